@@ -12,7 +12,7 @@ CORE := tests/unit tests/property tests/golden tests/reference
 SKIPPED ?=
 PLANS := tests/unit/planning/test_examples.py
 WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
-# The workers fill the cores; threads of linear algebra beside them only wait for each other.
+# The workers fill the cores; further threads of linear algebra only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: exports help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test packages pythons docs docs-check claims accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway fuzz-module soak bench-fleet live-overload bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site notebooks shared-devices flip plan-times
@@ -137,7 +137,7 @@ tables: $(VENV)/.installed ## copy the TOML tables of preflight into JSON, which
 ledger: $(VENV)/.installed ## record new prices in the append-only ledger
 	$(BIN)/python tools/price_ledger.py
 
-engine: $(VENV)/.installed ## beside a real vLLM on the CPU (build/vllm, 3.5 GB; ten minutes)
+engine: $(VENV)/.installed ## tests against a real vLLM on the CPU (build/vllm, 3.5 GB; ten minutes)
 	tools/install_vllm.sh build/vllm
 	PENSTOCK_VLLM=$(abspath build/vllm)/bin/python $(BIN)/pytest -m engine tests/engine
 
@@ -179,7 +179,7 @@ overload: $(VENV)/.installed ## compare policies from 50% to 150% of capacity an
 exports: $(VENV)/.installed ## formulas of other routers with defaults and with exported constants: tables of docs/reports/export-results.md (ten minutes; needs the traces)
 	$(BIN)/python tools/bench_exports.py
 
-bench-gateway: $(VENV)/.installed ## the gateway beside bare Envoy, in turns (ten minutes; needs gcc and ../shared/tools)
+bench-gateway: $(VENV)/.installed ## the gateway next to bare Envoy, in turns (ten minutes; needs gcc and ../shared/tools)
 	$(BIN)/python tools/bench_gateway.py
 
 fuzz: $(VENV)/.installed ## the long fuzz: a million hostile configs and headers
@@ -195,10 +195,10 @@ fuzz-gateway: $(VENV)/.installed ## the long fuzz of the gateway: 100,000 reques
 soak: $(VENV)/.installed ## half an hour of mixed load, faults and reloads: memory and files of the gateway must stay flat
 	$(BIN)/python tools/soak_gateway.py --minutes 30
 
-bench-fleet: $(VENV)/.installed ## slices of public traces through a real Envoy beside the simulator, by policy (needs a quiet machine and the traces)
+bench-fleet: $(VENV)/.installed ## slices of public traces through a real Envoy, compared with the simulator, by policy (needs a quiet machine and the traces)
 	$(BIN)/python tools/bench_fleet.py --tables
 
-live-overload: $(VENV)/.installed ## overload through a real Envoy beside the simulator, at 130% of capacity (a quarter of an hour; needs a quiet machine)
+live-overload: $(VENV)/.installed ## overload through a real Envoy, compared with the simulator, at 130% of capacity (a quarter of an hour; needs a quiet machine)
 	$(BIN)/python tools/check_live_overload.py
 
 constraints: $(VENV)/.installed ## pin versions and hashes again

@@ -335,6 +335,6 @@ _MEANS: Mapping[str, str] = {
 }
 _KNOWN: Mapping[str, str] = {
     "source": "read at the release named",
-    "derived": "follows from source, nobody ran it on the device",
+    "derived": "follows from source, not run on the device",
     "issue": "reported in the thread named",
 }

@@ -118,8 +118,8 @@ def _simulated(again: Sequence[DisaggregatedRerun]) -> str:
     lines = [
         "| | tokens/s: median | p90 | TPOT: median | p90 |",
         "|---|---|---|---|---|",
-        f"| simulated, beside measured | {_cells(off[0])} | {_cells(off[1])} |",
-        f"| closed form, beside simulated | {_cells(between[0])} | {_cells(between[1])} |",
+        f"| simulated, relative to measured | {_cells(off[0])} | {_cells(off[1])} |",
+        f"| closed form, relative to simulated | {_cells(between[0])} | {_cells(between[1])} |",
     ]
     return "\n".join(lines) + "\n"
 

@@ -161,7 +161,7 @@ def metrics_reference() -> str:
     lines = [
         "# Metrics of the gateway",
         "",
-        "Generated from the page that `penstock route` serves. [Alerts](../troubleshooting.md) use them.",
+        "Generated from the page of `penstock route`. [Alerts](../support/troubleshooting.md#gateway-alerts) use them.",
         "",
         "| Metric | Meaning | Labels | Type |",
         "|---|---|---|---|",

@@ -45,7 +45,6 @@ _LISTED: Final = {
         "calibrate.md",
         "measured-loop.md",
         "run-gateway.md",
-        "troubleshooting.md",
         "bill.md",
         "emulator.md",
         "agents.md",

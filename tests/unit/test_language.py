@@ -94,7 +94,10 @@ def sentences(path: Path) -> Iterator[tuple[int, str]]:
 
 def test_no_sentence_has_a_habit_that_makes_it_hard_to_read() -> None:
     habit = re.compile(rf"\b(?:{'|'.join(HABITS)})\b", re.IGNORECASE)
-    documents = [REPOSITORY / name for name in DOCUMENTS if (REPOSITORY / name).exists()]
+    documents = [
+        *(REPOSITORY / name for name in DOCUMENTS if (REPOSITORY / name).exists()),
+        *sorted((REPOSITORY / "docs").rglob("*.md")),
+    ]
     found = [
         f"{path.relative_to(REPOSITORY)}:{line}: {match[0]}"
         for path in [*sorted(ROOT.rglob("*.py")), *documents]

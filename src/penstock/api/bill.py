@@ -109,7 +109,7 @@ def bill(
     files: Sequence[str | Path],
     fleet: AskedFleet,
     *,
-    idle: str = "apart",
+    idle: str = "separate",
     api_usd_per_mtok: str | tuple[float, float] | None = None,
     start: str | None = None,
     end: str | None = None,

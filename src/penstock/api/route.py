@@ -230,7 +230,7 @@ def _module(options: GatewayOptions, *, wakes_models: bool) -> tuple[str, str] |
     except UsageError as error:
         if options.protocol is not None:
             raise UsageError(f"--protocol module: {error}; or leave it out, so that pickers decide") from None
-        log.warning("the policy does not run inside Envoy, so Envoy asks pickers by ext_proc: %s", error)
+        log.warning("the policy does not run inside Envoy, so Envoy asks pickers by ext_proc_buffered: %s", error)
         return None
 
 

@@ -8,8 +8,8 @@ from typing import Final, Literal
 from penstock.billing.charges import PoolCharges, RentedTime, charge_requests
 from penstock.billing.step_seconds import StepCoefficients, StepSeconds, TokenWork, token_work
 
-IdleRule = Literal["apart", "spread"]
-IDLE_RULES: Final[tuple[IdleRule, ...]] = ("apart", "spread")
+IdleRule = Literal["separate", "spread"]
+IDLE_RULES: Final[tuple[IdleRule, ...]] = ("separate", "spread")
 _MTOK: Final = 1e6
 _MIN_CHARGED_FRACTION: Final = 1e-9
 """Charged dollars per idle dollar below which idle time is not spread, because the quotient would lose its digits."""
@@ -68,7 +68,7 @@ class TenantLine:
     credited_s: float
     """Prefill seconds that cached prefixes saved."""
     idle_usd: float
-    """The tenant's part of idle time; 0 if idle time is apart."""
+    """The tenant's part of idle time; 0 if idle time is separate."""
     usd: float
     """Dollars of the invoice, with `idle_usd`."""
     share_fraction: float | None
@@ -156,7 +156,7 @@ def make_invoice(
     """Charge every request, and add up the charges by tenant.
 
     With `idle="spread"`, the idle time of all pools of a model is divided among the model's requests in proportion to
-    their dollars. Idle time of a model without requests stays apart. `refused` has the number of refused and failed
+    their dollars. Idle time of a model without requests stays separate. `refused` has the number of refused and failed
     requests of each tenant.
     """
     served = [_serve(pool, [one for one in requests if one.pool == pool.name]) for pool in pools]

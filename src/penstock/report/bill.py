@@ -101,8 +101,8 @@ def render_bill(
         pieces.append(Text(f"Left out: the truncated last line of {', '.join(cut_files)}", style="yellow"))
     used = [_usage_cells(line) for line in invoice.tenants]
     idle_s = sum(one.rented_s - one.busy_s for one in invoice.pools)
-    if invoice.idle == "apart" or invoice.idle_usd > 0:
-        hours = _hours(idle_s) if invoice.idle == "apart" else "-"
+    if invoice.idle == "separate" or invoice.idle_usd > 0:
+        hours = _hours(idle_s) if invoice.idle == "separate" else "-"
         used.append([Text("idle", style="dim"), "-", "-", "-", "-", hours, _usd(invoice.idle_usd), "-"])
     pieces += [Text(), sheet(_USED, used, width), Text()]
     if invoice.tenants:
@@ -160,7 +160,7 @@ def _pool(line: PoolLine) -> list[Figure]:
 
 def _notes(invoice: Invoice, metered_fraction: float) -> str:
     idle = {
-        "apart": "Idle time is a line of its own (`--idle spread` divides it).",
+        "separate": "Idle time is a line of its own (`--idle spread` divides it).",
         "spread": "Idle time is divided among the requests of the same model.",
     }[invoice.idle]
     tokens = (

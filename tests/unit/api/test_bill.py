@@ -184,7 +184,7 @@ def test_an_idle_day_is_all_idle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"idle": "shared"}, "--idle is 'shared'; use one of apart, spread"),
+        ({"idle": "shared"}, "--idle is 'shared'; use one of separate, spread"),
         ({"api_usd_per_mtok": "0.6"}, "--api-usd-per-mtok is '0.6'"),
         ({"api_usd_per_mtok": "0.6,nan"}, "--api-usd-per-mtok is '0.6,nan'"),
         ({"start": "yesterday"}, "--from is 'yesterday'"),

@@ -53,7 +53,7 @@ times = st.builds(
     st.floats(0, 1),
     st.floats(0.0, 0.1),
 )
-idle_rules = st.sampled_from(["apart", "spread"])
+idle_rules = st.sampled_from(["separate", "spread"])
 
 
 def pools(rented: list[RentedTime]) -> list[BilledPool]:
@@ -219,7 +219,7 @@ def test_the_same_work_on_a_vendor_twice_as_fast_and_dear_costs_the_same() -> No
         BilledPool(name="p1", model="a", vendor="nvidia", coefficients=fast, time=dear),
     ]
     work = TokenWork(input_tokens=1000, cached_tokens=500, output_tokens=100)
-    (line,) = make_invoice([BilledRequest(tenant="x", pool="p0", work=work)] * 20, both, idle="apart").tenants
+    (line,) = make_invoice([BilledRequest(tenant="x", pool="p0", work=work)] * 20, both, idle="separate").tenants
     assert line.usd == pytest.approx(0.6)
     assert line.vendor_usd == pytest.approx({"amd": 0.6, "nvidia": 0.6})
 
@@ -227,7 +227,7 @@ def test_the_same_work_on_a_vendor_twice_as_fast_and_dear_costs_the_same() -> No
 def test_a_vendor_without_the_model_has_no_amount() -> None:
     time = RentedTime(rented_s=1000.0, busy_s=600.0, usd_per_s=0.001)
     request = BilledRequest(tenant="x", pool="p2", work=TokenWork(input_tokens=10, cached_tokens=0, output_tokens=1))
-    (line,) = make_invoice([request], pools([time] * 3), idle="apart").tenants
+    (line,) = make_invoice([request], pools([time] * 3), idle="separate").tenants
     assert line.vendor_usd["amd"] is None
     assert line.vendor_usd["nvidia"] == pytest.approx(0.6)
 

@@ -106,7 +106,7 @@ def test_a_settlement_without_requests_in_flight_is_a_bill_of_its_time() -> None
     invoice = make_invoice(
         [BilledRequest(tenant=one.tenant, pool="p", work=one.work) for one in requests],
         [billed_pool(rented_s=30.0, busy_s=busy_s)],
-        idle="apart",
+        idle="separate",
     )
     assert {line.tenant: line.usd for line in invoice.tenants} == pytest.approx(dict(books.tenants_usd), rel=1e-9)
     assert charges.waiting_usd("p") == pytest.approx(0.0, abs=1e-12)
@@ -136,7 +136,7 @@ def test_shares_of_a_long_time_are_those_of_the_bill() -> None:
     billed = make_invoice(
         [BilledRequest(tenant=one.tenant, pool="p", work=one.work) for one in requests],
         [billed_pool(rented_s=630.0, busy_s=600.0)],
-        idle="apart",
+        idle="separate",
     )
     live = charges.books["p"].tenants_usd
     for line in billed.tenants:

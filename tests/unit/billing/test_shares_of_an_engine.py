@@ -105,7 +105,7 @@ def test_shares_are_those_of_the_work_in_each_step(cost: StepCost) -> None:
             for name, request in requests
         ],
         [billed_pool(replica, RentedTime(rented_s=now_s, busy_s=busy_s, usd_per_s=0.001))],
-        idle="apart",
+        idle="separate",
     )
     assert busy_s / now_s > 0.5
     for line in invoice.tenants:

@@ -46,7 +46,7 @@ class Gateway:
             self.now_s += DECIDE_EVERY_S
             self.counts["picked"][0] += np.int64(rate * DECIDE_EVERY_S / 8)
             self.desired.decide(self.reports, self.counts, self.states, self.now_s)
-        return self.metrics("penstock_wanted_replicas")
+        return self.metrics("penstock_desired_replicas")
 
     def metrics(self, metric: str) -> list[float]:
         return list(self.desired.metrics(self.reports)[metric][1])
@@ -58,13 +58,13 @@ MINUTES = int(60 / DECIDE_EVERY_S)
 def test_desired_replicas_after_start_are_those_up() -> None:
     gateway = Gateway()
     gateway.reports["healthy"][6:] = 0
-    assert gateway.metrics("penstock_wanted_replicas") == gateway.decide(0.0) == [4, 2]
+    assert gateway.metrics("penstock_desired_replicas") == gateway.decide(0.0) == [4, 2]
 
 
 def test_a_model_with_no_replica_up_gets_its_whole_pool() -> None:
     gateway = Gateway()
     gateway.reports["healthy"] = 0
-    assert gateway.metrics("penstock_wanted_replicas") == gateway.decide(0.0) == [4, 4]
+    assert gateway.metrics("penstock_desired_replicas") == gateway.decide(0.0) == [4, 4]
 
 
 def test_up_replicas_are_published_from_the_start() -> None:

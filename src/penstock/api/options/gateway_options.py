@@ -25,8 +25,9 @@ class GatewayOptions:
         "Number of picker processes, if Envoy asks pickers. Each uses one core.", default=1, metavar="N", min=1, max=64
     )
     protocol: str | None = option(
-        "How Envoy chooses endpoints. It decides itself (module), or asks a picker: ext_proc (as a stream) or "
-        "ext_proc_buffered. Default: module, where it can be loaded.",
+        "How Envoy chooses endpoints: by its own module (module), or by asking a picker, as a stream (ext_proc) or "
+        "with the whole body (ext_proc_buffered). Default: module; ext_proc_buffered where Envoy cannot load it; "
+        "ext_proc with --only-pick.",
         default=None,
     )
     access_log: Path | str | None = option(

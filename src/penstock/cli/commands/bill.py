@@ -23,8 +23,13 @@ def bill_command(
     ],
     fleet: Annotated[Path, Flag(name="--fleet", metavar="FILE", help="The fleet file that was routed, with prices.")],
     idle: Annotated[
-        str, Flag(name="--idle", metavar="RULE", help="Idle time: a line of its own (apart), or divided (spread).")
-    ] = "apart",
+        str,
+        Flag(
+            name="--idle",
+            metavar="RULE",
+            help="Idle time on a line of its own (separate), or divided among the requests (spread).",
+        ),
+    ] = "separate",
     start: Annotated[
         str | None, Flag(name="--from", metavar="TIME", help="Start of the period, in UTC. Default: first request.")
     ] = None,

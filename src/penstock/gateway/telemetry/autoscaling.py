@@ -108,7 +108,7 @@ class DesiredReplicas:
         """Return, for each metric name, the help text and one value per pool."""
         up = self._up(reports)
         return {
-            "penstock_wanted_replicas": (
+            "penstock_desired_replicas": (
                 "Desired replicas: the cheapest set for the predicted load.",
                 [self._desired.get(place, initial) for place, initial in enumerate(self._initial(up))],
             ),

@@ -72,7 +72,8 @@ class CostMetrics:
                 for name, one in books.items()
                 for tenant, usd in one.tenants_usd.items()
             ),
-            "Dollars of rented time that a tenant's requests caused, as `penstock bill` charges; no idle time.",
+            "Estimated dollars of rented time that a tenant's requests caused; no idle time. "
+            "`penstock bill` is more exact.",
         )
         totals = {
             "penstock_idle_usd_total": ("Dollars of rented time without a request in flight.", "idle_usd"),

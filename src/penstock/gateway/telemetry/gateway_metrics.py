@@ -48,7 +48,10 @@ _REPORTS: Final[_Metrics] = {
 _PICKERS: Final[_Metrics] = {
     "penstock_decisions_total": ("decisions", "Routing decisions."),
     "penstock_decision_seconds_total": ("decide_s", "Time spent on routing decisions."),
-    "penstock_shed_requests_total": ("rejected", "Requests shed with 429, because no endpoint could meet their SLO."),
+    "penstock_shed_requests_total": (
+        "rejected",
+        "Requests shed with 429: they would miss their SLO, or harm others too much.",
+    ),
     "penstock_held_requests_total": ("held", "Requests held at the gateway because of overload."),
     "penstock_refused_requests_total": (
         "refused",
@@ -57,6 +60,15 @@ _PICKERS: Final[_Metrics] = {
     "penstock_lost_decisions_total": ("dropped_flights", "Picks dropped because Envoy has no matching open request."),
 }
 
+_PICKER_UP: Final = "1 if the picker passed its last self-check, or if Envoy answers where it runs the policy itself."
+_ENVOY: Final = {
+    "penstock_requests_total": "Requests received, as counted by Envoy.",
+    "penstock_active_requests": "Requests in flight, as counted by Envoy.",
+    "penstock_requests_2xx_total": "Responses with a status from 200 to 299.",
+    "penstock_requests_4xx_total": "Responses with a status from 400 to 499.",
+    "penstock_requests_5xx_total": "Responses with a status from 500 to 599.",
+    "penstock_fallback_requests_total": "Requests routed by weight because no picker answered; only with pickers.",
+}
 _CLASSES: Final[_Metrics] = {
     "penstock_class_price": ("class_price", "Factor by which a missed SLO of the class counts more; 1 in normal load."),
     "penstock_class_kept_fraction": ("class_kept", "Decayed share of requests of the class that met their SLO."),
@@ -96,14 +108,14 @@ def metrics_page(
     pickers = [write_labels({"picker": str(number)}) for number in range(len(states))]
     for name, (field, text) in _PICKERS.items():
         add(name, text, pickers, states[field])
-    add("penstock_picker_up", "1 if the picker passed its last self-check.", pickers, pickers_up(states, now_s))
+    add("penstock_picker_up", _PICKER_UP, pickers, pickers_up(states, now_s))
     for name, (field, text) in _CLASSES.items():
         lines.extend(metric_lines(name, _by_class(fleet, states[field]), text))
     pools = [write_labels({"pool": kind.name, "model": kind.model}) for kind in desired.kinds]
     for name, (text, values) in desired.metrics(reports).items():
         add(name, text, pools, values)
     for name, value in envoy.items():
-        add(name, "As counted by Envoy.", [""], [value])
+        add(name, _ENVOY[name], [""], [value])
     lines.extend(usage)
     return write_page(lines)
 

@@ -56,7 +56,7 @@ def render_shared_plan(result: SharedPlan, width: int) -> RenderableType:
         pieces += [Text("No accelerator serves the workloads on shared devices.\n", style="bold red")]
     for one in result.choices:
         pieces += [
-            Text(f"{one.accelerator}: {name} does not fit on one device; plan it apart.") for name in one.too_large
+            Text(f"{one.accelerator}: {name} does not fit on one device; plan it separately.") for name in one.too_large
         ]
     return Group(*pieces, *(Text(f"Left out: {reason}.", style="dim") for reason in result.left_out))
 
