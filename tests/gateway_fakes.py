@@ -93,6 +93,7 @@ def outcome(**fields: object) -> RequestOutcome:
         "pool": "p",
         "endpoint": "10.0.0.0:8000",
         "status": 200,
+        "failed": False,
         "request_bytes": 400,
         "input_tokens": 100,
         "cached_tokens": 40,

@@ -11,6 +11,7 @@ from key_meanings import KEY_MEANINGS
 
 import penstock
 from penstock.fleet.fleet_file import FLEET_FILE
+from penstock.gateway.inside_envoy.ended_reader import lost_outcome_lines
 from penstock.gateway.state.request_outcome import RequestOutcome, outcome_rows
 from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet, RoutedPool
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
@@ -157,7 +158,8 @@ def metrics_reference() -> str:
     envoy = dict.fromkeys(ENVOY_COUNTERS.values(), 0.0)
     counts, states = np.zeros((1, 1), COUNTS), np.zeros(1, PICKER_STATE)
     tables = np.zeros(1, REPORT), counts, states
-    page = metrics_page(fleet, *tables, envoy, DesiredReplicas(fleet), _usage(fleet).lines()).decode()
+    more = [*_usage(fleet).lines(), *lost_outcome_lines(0)]
+    page = metrics_page(fleet, *tables, envoy, DesiredReplicas(fleet), more).decode()
     lines = [
         "# Metrics of the gateway",
         "",
@@ -189,6 +191,7 @@ def _usage(fleet: RoutedFleet) -> UsageMetrics:
         pool="pool",
         endpoint="10.0.0.1:8000",
         status=200,
+        failed=False,
         request_bytes=400,
         input_tokens=100,
         cached_tokens=0,

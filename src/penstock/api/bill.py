@@ -288,7 +288,7 @@ class _PoolScales:
 
 
 def _is_charged(outcome: RequestOutcome) -> bool:
-    return bool(outcome.pool) and outcome.status < _BAD
+    return bool(outcome.pool) and outcome.status < _BAD and not outcome.failed
 
 
 def _is_metered(outcome: RequestOutcome, scales: "_PoolScales") -> bool:

@@ -105,8 +105,8 @@ class LiveCharges:
             del self._clocks[address]
         for address in rented:
             self._clocks.setdefault(address, _EndpointClock())
-        for books in self.books.values():
-            books.in_flight = 0
+        for name in self.books.keys() - {pool.name for pool in pools}:
+            self.books[name].in_flight = 0
         for pool in pools:
             self.books.setdefault(pool.name, _PoolBooks(pool)).pool = pool
 

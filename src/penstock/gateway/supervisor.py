@@ -63,6 +63,8 @@ class Supervisor:
         self._loaded_stamps: tuple[_FileStamp, ...] = ()
         self._last_stamps: tuple[_FileStamp, ...] = ()
         self._missing_turns = 0
+        self._heartbeat = 0, 0.0
+        """Time stamp of the scraper's last heartbeat, and when it was seen."""
         self._access_files: tuple[Path, ...] = ()
         """Files with keys that the access file refers to."""
         self._pipes: list[int] = []
@@ -188,11 +190,14 @@ class Supervisor:
             time.sleep(_TURN_S)
 
     def _scraper_heartbeat_s(self) -> float:
+        """Return when the scraper's last heartbeat was seen. The wall clock, which can jump, is not compared."""
         try:
-            age_s = time.time() - (self._settings.folder / "scraper.alive").stat().st_mtime
+            beat = (self._settings.folder / "scraper.alive").stat().st_mtime_ns
         except OSError:
             return 0.0
-        return time.monotonic() - age_s
+        if beat != self._heartbeat[0]:
+            self._heartbeat = beat, time.monotonic()
+        return self._heartbeat[1]
 
     def _check_children(self) -> None:
         """Restart processes that ended, and kill processes that hang. Reload the fleet if a watched file changed."""

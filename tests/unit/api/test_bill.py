@@ -33,6 +33,7 @@ def ended(at_s: float, **more: object) -> Mapping[str, object]:
         "pool": "h100",
         "endpoint": ADDRESSES["h100"][0],
         "status": 200,
+        "failed": False,
         "duration_s": 2.0,
         "waited_s": 0.0,
         "ttft_s": None,
@@ -44,12 +45,12 @@ def ended(at_s: float, **more: object) -> Mapping[str, object]:
         "streamed": True,
         "kept": True,
     }
-    return {"version": 2, "ended": usual | more}
+    return {"version": 3, "ended": usual | more}
 
 
 def meter(at_s: float, prompt: float, output: float) -> Mapping[str, object]:
     tokens = {ADDRESSES["h100"][0]: [prompt, output]}
-    return {"version": 2, "meter": {"at_unix_s": BEGUN_S + at_s, "tokens": tokens}}
+    return {"version": 3, "meter": {"at_unix_s": BEGUN_S + at_s, "tokens": tokens}}
 
 
 def written(folder: Path, *lines: Mapping[str, object], name: str = "receipts.0.jsonl") -> Path:

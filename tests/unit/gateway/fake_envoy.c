@@ -4,6 +4,10 @@
  */
 #include "../../../src/penstock/gateway/inside_envoy/envoy_module.c"
 
+static const char *fake_path = "/v1/chat/completions?x=1";
+static uint64_t fake_flags; /* Envoy's response flags of ended requests */
+void fake_set(const char *path, uint64_t flags) { fake_path = path, fake_flags = flags; }
+
 typedef struct fake {
   const char *body, *answer, *tenant;
   size_t length, answer_length;
@@ -29,7 +33,7 @@ bool ENVOY(http_get_header)(envoy_filter f, int of, envoy_bytes key, envoy_bytes
   const char *found = NULL;
   if (of == RESPONSE_HEADERS && !strcmp(key.ptr, ":status")) found = status;
   if (of == REQUEST_HEADERS && !strcmp(key.ptr, "x-envoy-attempt-count")) found = x->attempts;
-  if (of == REQUEST_HEADERS && !strcmp(key.ptr, ":path")) found = "/v1/chat/completions?x=1";
+  if (of == REQUEST_HEADERS && !strcmp(key.ptr, ":path")) found = fake_path;
   if (of == REQUEST_HEADERS && !strcmp(key.ptr, "x-penstock-tenant") && x->tenant[0]) found = x->tenant;
   if (found) *value = bytes_of(found);
   return found;
@@ -47,7 +51,7 @@ void ENVOY(http_send_response)(envoy_filter f, uint32_t status, envoy_header *he
 }
 void ENVOY(http_clear_route_cache)(envoy_filter f) { (void)f; }
 bool ENVOY(http_filter_get_attribute_int)(envoy_filter f, int attribute, uint64_t *value) {
-  (void)f, (void)attribute, *value = 0;
+  (void)f, *value = attribute == ATTRIBUTE_RESPONSE_FLAGS ? fake_flags : 0;
   return true;
 }
 bool ENVOY(http_filter_get_attribute_string)(envoy_filter f, int attribute, envoy_bytes *value) {
@@ -171,7 +175,7 @@ static size_t make_body(char *body, size_t room) {
   static const char *const WORDS[] = {"{", "}", "[", "]", "\"", "\\", "\\\"", ":", ",", "\"model\"", "\"m\"", "\"max_tokens\":",
       "\"max_completion_tokens\": ", "\"stream\":true", "\"n\":3", "\"messages\":", "\"prompt\":\"", "12", "-1.5e3", "null",
       "\\u0041", "\\u00", "{\"model\":\"m\",", "\\\\", " ", "\n", "text text text", "{\"messages\":[{\"content\":\"", "\xff\x00",
-      "\"prompt_tokens\":7", "\"completion_tokens\": 12345678901", "\"cached_tokens\"", "\"output_tokens\": :5"};
+      "\"usage\":{", "\"usage\": null", "\"usage\":{\"prompt_tokens\":7}", "\"prompt_tokens\":7", "\"completion_tokens\": 12345678901", "\"cached_tokens\"", "\"output_tokens\": :5"};
   size_t length = 0, words = draw(60), copies = draw(8) == 0 ? 200 : 1;
   for (size_t i = 0; i < words; i++) {
     const char *word = WORDS[draw(sizeof WORDS / sizeof *WORDS)];

@@ -448,7 +448,10 @@ def test_a_request_is_held_until_there_is_room_or_its_time_is_over(envoy: ctypes
     envoy.fake_end(kept[0][0], b"", 1)
     for handle, _ in kept[2:]:
         envoy.fake_end(handle, b"", 1)  # these clients leave while they are held
-    ring.drain()
+    ended = ring.drain()
+    left = ended[ended["flags"] & ended_ring.LEFT != 0]
+    assert len(left) == len(kept) - 2
+    assert (left["status"] <= 0).all()
     client.now_s += 1.0
     client.answer(client.now_s, kept[1][0], destination.partition(",")[0], False)  # noqa: FBT003 - as above
     (served,) = ring.drain()
@@ -456,6 +459,77 @@ def test_a_request_is_held_until_there_is_room_or_its_time_is_over(envoy: ctypes
     assert served["status"] == 200
     states = shared_array(folder / "pickers.table", PICKER_STATE, (1,))
     assert states["held"][0] == len(kept)
+
+
+USAGE = b'"usage": {"prompt_tokens": 9, "total_tokens": 29, "completion_tokens": 20}'
+COUNTED = {
+    "at the end": b'{"choices": [], ' + USAGE + b"}",
+    "before long prompt logprobs": b'{"choices": [], '
+    + USAGE
+    + b', "prompt_logprobs": ['
+    + b"null, " * 5000
+    + b"null]}",
+    "in the middle of a stream": b'data: {"usage": null}\n\ndata: {' + USAGE + b'}\n\ndata: {"usage": null}\n\n',
+    "not in the text of an answer": b'{"text": "\\"usage\\": {\\"completion_tokens\\": 7}", ' + USAGE + b"}",
+}
+
+
+@pytest.mark.parametrize("answer", COUNTED.values(), ids=COUNTED)
+def test_the_engine_s_counts_are_found_wherever_they_are(envoy: ctypes.CDLL, folder: Path, answer: bytes) -> None:
+    ring, client = EndedRing(folder, 1), Client(envoy, 8)
+    client.now_s = 2.2e6
+    first = client.send()
+    ring.drain()
+    ((_, handle, *_),) = client.open
+    envoy.fake_answer(handle, 200, answer, ctypes.c_size_t(len(answer)), True)  # noqa: FBT003 - a C function
+    envoy.fake_end(handle, first.encode(), 1)
+    (one,) = ring.drain()
+    assert (one["counted_prompt"], one["counted_output"]) == (9, 20)
+
+
+def test_a_model_that_no_endpoint_has_excludes_no_endpoint(envoy: ctypes.CDLL, folder: Path) -> None:
+    client, routed = Client(envoy, 9), module_fleet(6)
+    shared_tables(folder, routed, 1)
+    write_module_table(folder, routed, 1, 10.0)
+    client.now_s = 2.4e6
+    for _ in range(20):
+        client.send()
+        ((_, handle, first, _),) = client.open
+        envoy.fake_answer(handle, 404, b"{}", ctypes.c_size_t(2), True)  # noqa: FBT003 - a C function
+        envoy.fake_end(handle, first.encode(), 3)
+        client.open.clear()
+        client.now_s += 0.1
+    table = ModuleTable(table_file(folder, 6))
+    assert table.endpoints["accepts"].all()
+
+
+def test_the_first_event_of_a_stored_response_is_not_its_first_token(envoy: ctypes.CDLL, folder: Path) -> None:
+    ring, client = EndedRing(folder, 1), Client(envoy, 10)
+    client.now_s, seen = 2.6e6, {}
+    for path in (b"/v1/responses", b"/v1/chat/completions"):
+        envoy.fake_set(path, ctypes.c_uint64(0))
+        for _ in range(8):
+            client.send()
+            client.pass_time(1e3)
+        rows = ring.drain()
+        seen[path] = {bool(row["first_s"]) for row in rows if row["flags"] & ended_ring.STREAMED}
+        assert (rows["flags"] & ended_ring.GENERATES != 0).all()
+    assert seen == {b"/v1/responses": {False}, b"/v1/chat/completions": {True}}
+
+
+@pytest.mark.parametrize("flag", [14, 28], ids=["connection closed", "HTTP/2 stream reset"])
+def test_a_client_that_leaves_is_neither_a_failure_nor_unnoticed(envoy: ctypes.CDLL, folder: Path, flag: int) -> None:
+    ring, client = EndedRing(folder, 1), Client(envoy, 11 + flag)
+    client.now_s = 2.7e6 + flag * 1e4
+    client.send()
+    ring.drain()
+    ((_, handle, first, _),) = client.open
+    envoy.fake_set(b"/v1/chat/completions", ctypes.c_uint64(1 << flag))
+    envoy.fake_end(handle, first.encode(), 1)
+    envoy.fake_set(b"/v1/chat/completions", ctypes.c_uint64(0))
+    (one,) = ring.drain()
+    assert one["flags"] & ended_ring.LEFT
+    assert not one["flags"] & ended_ring.FAILED
 
 
 def test_a_reload_counts_requests_in_flight_at_their_new_places(envoy: ctypes.CDLL, folder: Path) -> None:

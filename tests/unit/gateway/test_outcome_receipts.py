@@ -52,7 +52,7 @@ def test_an_outcome_has_tenant_tokens_times_and_promise(tmp_path: Path) -> None:
     assert ended.duration_s == pytest.approx(0.9)
     assert ended.kept is True
     line = json.loads(recorded.path.read_text("ascii").splitlines()[0])
-    assert (line["version"], line["ended"]["class"], line["ended"]["tokens_from"]) == (2, "chat", "bytes")
+    assert (line["version"], line["ended"]["class"], line["ended"]["tokens_from"]) == (3, "chat", "bytes")
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_outcomes_do_not_disturb_the_replay_of_decisions(tmp_path: Path) -> None
     "line",
     [
         '{"version": 3, "ended": {}}',
-        '{"version": 2, "ended": {"tenant": "x"}}',
-        '{"version": 2, "meter": {"at_unix_s": 1, "tokens": {"a": [1]}}}',
-        '{"version": 2}',
+        '{"version": 3, "ended": {"tenant": "x"}}',
+        '{"version": 3, "meter": {"at_unix_s": 1, "tokens": {"a": [1]}}}',
+        '{"version": 3}',
         "[1]",
         "not json",
     ],

@@ -40,6 +40,7 @@ requests = st.builds(
     first_s=seconds,
     ended_s=seconds,
     failed=st.booleans(),
+    left=st.booleans(),
     streamed=st.booleans(),
     generates=st.booleans(),
     cached_tokens=st.integers(0, 4000),
@@ -77,19 +78,23 @@ def slo_of(one: EndedRequest, tokens: int | None) -> bool | None:
     """Whether one request met its SLO: every limit that it has, as far as it was seen."""
     if one.failed or one.status >= 500:
         return False
+    whole_s, first_s = one.ended_s - one.sent_s + one.waited_s, one.first_s - one.sent_s
+    if one.left and one.streamed and not one.first_s and whole_s > one.ttft_limit_s:
+        return False
     if not 0 < one.status < 400:
         return None
-    whole_s, first_s = one.ended_s - one.sent_s + one.waited_s, one.first_s - one.sent_s
     times = [(whole_s, one.e2e_limit_s, True), (first_s + one.waited_s, one.ttft_limit_s, bool(one.first_s))]
-    if tokens is not None and one.tpot_limit_s < math.inf:
+    if tokens is not None and tokens > 1 and one.tpot_limit_s < math.inf:
         decode_s = whole_s - one.waited_s - first_s
-        times.append((decode_s, one.tpot_limit_s * max(0, tokens - 1), bool(one.first_s)))
+        times.append((decode_s, one.tpot_limit_s * (tokens - 1), bool(one.first_s)))
     judged = [
         seen_s <= limit_s if seen else True if whole_s <= limit_s else None
         for seen_s, limit_s, seen in times
         if limit_s < math.inf
     ]
-    return False if False in judged else None if None in judged or not judged else True
+    if False in judged:
+        return False
+    return None if None in judged or not judged or one.left else True
 
 
 @given(st.lists(requests, max_size=30))
@@ -106,6 +111,18 @@ def test_the_rules_on_columns_are_those_of_one_request(ended: list[EndedRequest]
         prompt = one.counted_prompt if known else one.input_tokens
         assert (row["input_tokens"], row["cached_tokens"]) == (prompt, min(cached, prompt))
         assert row["prompt_from"] == ("engine" if known else "bytes")
+
+
+def test_an_answer_of_one_token_keeps_its_tpot_limit() -> None:
+    request = EndedRequest(9.0, "", "a", "chat", 200, 0.0, 400, 100, sent_s=1.0, first_s=1.2, ended_s=1.2005)
+    one = request._replace(failed=False, streamed=True, generates=True, response_bytes=300, counted_output=1)
+    assert outcomes_of([one._replace(ttft_limit_s=1.0, tpot_limit_s=0.05)])["kept"].tolist() == [1]
+
+
+def test_a_client_that_left_before_its_first_token_has_seen_no_slo_kept() -> None:
+    request = EndedRequest(9.0, "", "a", "chat", 200, 0.0, 400, 100, sent_s=1.0, ended_s=1.5, ttft_limit_s=1.0)
+    left = request._replace(failed=False, left=True, streamed=True, generates=True, response_bytes=0)
+    assert outcomes_of([left, left._replace(ended_s=2.5)])["kept"].tolist() == [-1, 0]
 
 
 @given(st.lists(requests, max_size=30))

@@ -163,6 +163,34 @@ def test_records_travel_from_a_picker_to_the_scraper(tmp_path: Path) -> None:
     assert one.duration_s == pytest.approx(0.5)
 
 
+def test_requests_in_flight_are_not_paid_for_by_those_that_end() -> None:
+    """One long answer, and a short one of another tenant that ends in each settlement."""
+    routed, usage = fleet(), UsageMetrics(now_s=0.0)
+    routed.endpoints["usd_per_s"] = 0.001
+    usage.use(routed)
+    address, now_s = routed.addresses[0], 0.0
+    for _ in range(3000):
+        now_s += 0.1
+        if round(now_s % 30, 1) == 29.0:
+            usage.add(outcome_rows([outcome(tenant="short", ended_unix_s=now_s, duration_s=0.1)]))
+        usage.look(now_s, {address: 1})
+    usage.add(outcome_rows([outcome(tenant="long", ended_unix_s=now_s, duration_s=now_s, output_tokens=15_000)]))
+    usage.look(now_s + SETTLE_EVERY_S, {})
+    paid = {
+        tenant: samples(usage.lines())["penstock_tenant_usd_total", "model=a", "pool=p", f"tenant={tenant}"]
+        for tenant in ("short", "long")
+    }
+    assert sum(paid.values()) == pytest.approx(0.3, rel=0.01)
+    assert paid["short"] < 0.02 * paid["long"]  # half of it, if requests in flight paid nothing
+
+
+def test_broken_off_responses_pay_nothing() -> None:
+    routed = fleet()
+    routed.endpoints["usd_per_s"] = 0.001
+    page = samples(usage_of_one(routed, failed=True, kept=False).lines())
+    assert not [key for key in page if key[0] == "penstock_tenant_usd_total"]
+
+
 def test_a_reload_keeps_what_was_counted() -> None:
     usage, routed = UsageMetrics(now_s=0.0), fleet()
     usage.use(routed)

@@ -168,6 +168,8 @@ def _routes_to(match: Value, number: int, silence_s: float) -> list[Value]:
     for matcher, more in ((completion, _OF_COMPLETIONS), (other, {})):
         route = {**target, "retry_policy": {**_RETRY, **more, "per_try_timeout": f"{silence_s:g}s"}}
         streamed = {**matcher, "headers": [_STREAMED, *cast("list[Value]", matcher["headers"])]}
-        routes.append({"match": streamed, "route": route})
+        # Envoy has chosen the other route before the module said that this is a stream, and keeps its idle timeout
+        # unless this route has one.
+        routes.append({"match": streamed, "route": {**route, "idle_timeout": f"{STREAM_IDLE_S}s"}})
         routes.append({"match": matcher, "route": {**route, "idle_timeout": f"{_WHOLE_IDLE_S}s"}})
     return routes

@@ -1,6 +1,6 @@
-/* Watches an answer as it passes: bytes, the events of a stream, and the engine's counts of tokens at the end.
+/* Watches an answer as it passes: bytes, the events of a stream, and the engine's counts of tokens.
  *
- * Its results do not depend on where the answer is cut into pieces. It keeps no more than the last bytes.
+ * Its results do not depend on where the answer is cut into pieces. It keeps no more than the object `usage`.
  */
 #ifndef PENSTOCK_ANSWER_SCAN_H
 #define PENSTOCK_ANSWER_SCAN_H
@@ -10,16 +10,21 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { ANSWER_TAIL = 1024 }; /* bytes at the end of an answer in which engines write `usage` */
+enum { ANSWER_USAGE = 1024, ANSWER_EDGE = 6 }; /* bytes kept of `usage`; bytes of its key that may be in the last piece */
+
+typedef struct answer_counts { int64_t prompt, cached, output; } answer_counts; /* -1: the engine wrote none */
 
 typedef struct answer_scan {
   uint64_t bytes;
   int64_t events;
-  bool after_newline;
-  char tail[ANSWER_TAIL];
+  bool after_newline, has_usage;
+  uint32_t usage_length, edge_length;
+  char edge[ANSWER_EDGE], usage[ANSWER_USAGE]; /* the last bytes; the bytes after the last key `usage` */
+  bool has_counts;
+  answer_counts counts; /* of an earlier `usage` */
 } answer_scan;
 
-typedef struct answer_counts { int64_t prompt, cached, output; } answer_counts; /* -1: the engine wrote none */
+static const char ANSWER_KEY[] = "\"usage\"";
 
 /* Counts the events of a stream: each ends with an empty line. */
 static inline void answer_events(answer_scan *s, const char *p, size_t length) {
@@ -30,16 +35,6 @@ static inline void answer_events(answer_scan *s, const char *p, size_t length) {
     if (++p == end) s->after_newline = true;
     else if (*p == '\n') s->events++, p++;
   }
-}
-
-/* Keeps the last bytes of an answer. */
-static inline void answer_piece(answer_scan *s, const char *p, size_t length) {
-  size_t kept = length < ANSWER_TAIL ? length : ANSWER_TAIL, at = (s->bytes + length - kept) % ANSWER_TAIL;
-  size_t first = kept < ANSWER_TAIL - at ? kept : ANSWER_TAIL - at;
-  p += length - kept;
-  memcpy(s->tail + at, p, first);
-  memcpy(s->tail, p + first, kept - first);
-  s->bytes += length;
 }
 
 /* Returns the last number that a field with a name has, or -1. */
@@ -55,21 +50,67 @@ static inline int64_t answer_number(const char *text, size_t length, const char 
   return value;
 }
 
-/* Reads the engine's counts from the end of an answer. */
+/* Returns the length of the object that follows a key, or 0 if something else does, such as `null`. */
+static inline size_t answer_object(const char *text, size_t length) {
+  size_t at = 0, depth = 0;
+  while (at < length && (text[at] == ':' || text[at] == ' ')) at++;
+  for (; at < length; at++) {
+    if (text[at] == '{') depth++;
+    else if (text[at] == '}' && depth && !--depth) return at + 1;
+    else if (!depth) return 0;
+  }
+  return depth ? at : 0;
+}
+
+/* Reads the engine's counts from the last object `usage` so far. */
 static inline answer_counts answer_usage(const answer_scan *s) {
   static const char *const NAMES[3][2] = {{"\"prompt_tokens\"", "\"input_tokens\""},
       {"\"cached_tokens\"", "\"cache_read_input_tokens\""}, {"\"completion_tokens\"", "\"output_tokens\""}};
-  char text[ANSWER_TAIL];
-  bool whole = s->bytes <= ANSWER_TAIL;
-  size_t length = whole ? (size_t)s->bytes : ANSWER_TAIL, at = whole ? 0 : s->bytes % ANSWER_TAIL;
+  size_t length = s->has_usage ? answer_object(s->usage, s->usage_length) : 0;
   int64_t found[3];
-  memcpy(text, s->tail + at, length - at);
-  memcpy(text + length - at, s->tail, at);
   for (int i = 0; i < 3; i++) {
-    found[i] = answer_number(text, length, NAMES[i][0]);
-    if (found[i] < 0) found[i] = answer_number(text, length, NAMES[i][1]);
+    found[i] = answer_number(s->usage, length, NAMES[i][0]);
+    if (found[i] < 0) found[i] = answer_number(s->usage, length, NAMES[i][1]);
   }
+  if (s->has_counts && !length) return s->counts;
   return (answer_counts){found[0], found[1], found[2]};
+}
+
+/* Returns where the first key `usage` that ends in a piece ends, or NULL. Its begin may be in the piece before. */
+static inline const char *answer_key_end(const answer_scan *s, const char *p, size_t length) {
+  const size_t key = sizeof ANSWER_KEY - 1, head = length < ANSWER_EDGE ? length : ANSWER_EDGE;
+  char edge[2 * ANSWER_EDGE];
+  memcpy(edge, s->edge, s->edge_length);
+  memcpy(edge + s->edge_length, p, head);
+  const char *found = memmem(edge, s->edge_length + head, ANSWER_KEY, key);
+  if (found) return p + (found + key - edge) - s->edge_length;
+  found = memmem(p, length, ANSWER_KEY, key);
+  return found ? found + key : NULL;
+}
+
+/* Keeps bytes that have passed: of `usage`, and the last ones. */
+static inline void answer_keep(answer_scan *s, const char *p, size_t length) {
+  size_t room = s->has_usage ? ANSWER_USAGE - s->usage_length : 0, take = length < room ? length : room;
+  memcpy(s->usage + s->usage_length, p, take);
+  s->usage_length += (uint32_t)take;
+  size_t last = length < ANSWER_EDGE ? length : ANSWER_EDGE, kept = ANSWER_EDGE - last;
+  kept = kept < s->edge_length ? kept : s->edge_length;
+  memmove(s->edge, s->edge + s->edge_length - kept, kept);
+  memcpy(s->edge + kept, p + length - last, last);
+  s->edge_length = (uint32_t)(kept + last);
+}
+
+/* Watches the next piece. An answer begins as zeros. */
+static inline void answer_piece(answer_scan *s, const char *p, size_t length) {
+  const char *end = p + length, *from;
+  s->bytes += length;
+  while (p < end && (from = answer_key_end(s, p, (size_t)(end - p)))) {
+    answer_keep(s, p, (size_t)(from - p));
+    answer_counts before = answer_usage(s);
+    if (before.prompt >= 0 || before.output >= 0) s->counts = before, s->has_counts = true;
+    s->has_usage = true, s->usage_length = 0, p = from;
+  }
+  answer_keep(s, p, (size_t)(end - p));
 }
 
 #endif

@@ -44,6 +44,10 @@ static struct {
 
 enum { SEEN_STREAMED = 1, SEEN_GENERATES = 2, SEEN_FAILED = 4, SEEN_MOVED = 8, SEEN_REFUSED = 16, SEEN_LEFT = 32 };
 
+/* Envoy's response flags: timeout, reset, connect failure, termination, idle stream, protocol error; and of the client:
+ * connection closed, HTTP/2 stream reset. */
+enum { BROKEN_UPSTREAM = 0x74 | 1 << 16 | 1 << 23, CLIENT_LEFT = 1 << 14 | 1 << 28 };
+
 static const double UNKNOWN_SILENCE_S = 120.0; /* of requests that go on by weight */
 
 enum { GOES_ON, IS_ANSWERED, IS_HELD }; /* what was decided about a request */
@@ -54,7 +58,7 @@ typedef struct request {
   worker *w;
   int64_t ids[MAX_CHOSEN], cached[MAX_CHOSEN];
   int chosen, place, status, served_by; /* index of the endpoint that answered, in `ids`; -1: none of them */
-  bool decided, streamed, sent, ended, judged, moved;
+  bool decided, streamed, shows_tokens, sent, ended, judged, moved; /* shows_tokens: the first piece has the first token */
   penstock_ended seen; /* what Python gets at the end */
   answer_scan answer;
   held_request held;
@@ -117,6 +121,8 @@ static bool install_table(table *t, double now_s) {
     else call_resume(&view, now_at, place);
   }
   for (int64_t i = 0; i < t->header->endpoints; i++) call_refresh(&view, i, now_s);
+  for (int64_t i = 0; !before && i < module.workers * t->header->endpoints; i++)
+    t->counts[i].in_flight = 0; /* of an Envoy that ended */
   atomic_store(&module.current, t);
   for (int slot = 0; slot < RETIRED && before; slot++) {
     table *old = module.retired[slot];
@@ -251,6 +257,10 @@ static void keep_current(double now_s) {
   if (now_s - module.due_s > 0.02) {
     module.due_s = now_s;
     apply_due(t, now_s);
+    for (int i = 0; i < module.workers; i++) {
+      memcpy(module.states[i].class_price, t->parameters->class_price, sizeof t->parameters->class_price);
+      memcpy(module.states[i].class_kept, t->parameters->class_kept, sizeof t->parameters->class_kept);
+    }
   }
   release_flag();
   apply_events();
@@ -468,13 +478,15 @@ static int64_t rank(worker *w, table *t, const penstock_sample *sample) {
 /* Holds or answers a request for which no endpoint was found. It goes on if Envoy should choose by weight. */
 static int refuse(envoy_filter f, request *r, table *t, double hold_s) {
   worker *w = r->w;
-  int64_t most = 0, limit = w->request.output_limit_tokens;
+  int64_t most = 0, accepting = 0, limit = w->request.output_limit_tokens;
   char message[200];
   for (int64_t i = 0; i < t->header->endpoints; i++) {
     penstock_endpoint *e = &t->endpoints[i];
-    if (e->accepts && e->serves & w->request.model && e->max_context_tokens > most) most = e->max_context_tokens;
+    if (!(e->serves & w->request.model)) continue;
+    accepting += e->accepts;
+    if (e->max_context_tokens > most) most = e->max_context_tokens;
   }
-  if (!most) return GOES_ON;
+  if (!accepting) return GOES_ON;
   if (limit >= most) {
     w->state->refused++;
     snprintf(message, sizeof message, "This model's maximum context length is %lld tokens; the request asks for %lld.",
@@ -522,7 +534,8 @@ static void direct(envoy_filter f, request *r, table *t, const penstock_name *na
   if (t->header->names > 1 || r->streamed) ENVOY(http_clear_route_cache)(f);
 }
 
-/* Sends the request to the first endpoint of `order`. Returns the predicted seconds to the first byte. */
+/* Sends the request to the first endpoint of `order`. Returns the predicted seconds to the first byte, or a quarter of
+ * `UNKNOWN_SILENCE_S` if another worker has not applied this worker's events yet. */
 static double send_request(request *r, table *t, int64_t count, uint32_t blocks) {
   worker *w = r->w;
   int64_t first = w->order[0];
@@ -532,8 +545,8 @@ static double send_request(request *r, table *t, int64_t count, uint32_t blocks)
   }
   penstock_counts *own = &w->own[r->ids[0]];
   own->picked++, own->in_flight++, own->prompt_bytes += (int64_t)r->scan.bytes;
-  double ttft_s = 0.0;
-  r->place = take_place(w, r->streamed ? STREAMED : WHOLE);
+  double ttft_s = -1.0; /* unknown */
+  r->place = take_place(w, r->shows_tokens ? STREAMED : WHOLE);
   if (r->place >= 0) {
     event e = {.kind = SENT, .place = r->place, .id = (int)r->ids[0], .number = w->hits[first], .choices = r->seen.choices,
                .request = w->request};
@@ -541,28 +554,32 @@ static double send_request(request *r, table *t, int64_t count, uint32_t blocks)
     penstock_flight *flight = &module.flights[r->place];
     if (is_applied(w) && __atomic_load_n(&flight->endpoint, __ATOMIC_RELAXED) >= 0) ttft_s = flight->ttft_s;
   }
-  own->predicted_ttft_s += ttft_s;
+  own->predicted_ttft_s += fmax(0.0, ttft_s);
   publish(w, t, r->ids[0]);
   penstock_prefix_table prefix = {t->blocks, {t->header->prefix_rows}, t->holders,
       {t->header->prefix_rows, t->header->prefix_words}, w->keys, {blocks}, w->common, {t->header->prefix_words}, w->hits,
       {t->header->endpoints}};
   if (blocks) call_add_prefix(&prefix, blocks, first, w->request.now_s);
+  if (ttft_s < 0.0) return UNKNOWN_SILENCE_S / 4.0;
   if (r->streamed) return ttft_s;
   return ttft_s + t->endpoints[first].tpot_now_s * (double)w->request.expected_output_tokens;
 }
 
-/* Returns whether an engine generates tokens for the path: embeddings and scores have no output. */
-static bool generates(envoy_filter f) {
+enum { NO_TOKENS, TOKENS_AFTER_EVENTS, TOKENS_AT_ONCE }; /* of a path: what the first piece of a stream has */
+
+/* Returns what an engine generates for the path: embeddings and scores have no output, and `/responses` streams begin
+ * with events before the first token. */
+static int generates(envoy_filter f) {
   static const char *const NAMES[] = {":path", NULL};
-  static const char *const ENDS[] = {"/completions", "/responses", "/messages", "/transcriptions", "/translations"};
+  static const char *const ENDS[] = {"/responses", "/completions", "/messages", "/transcriptions", "/translations"};
   char path[256];
   read_header(f, REQUEST_HEADERS, NAMES, path, sizeof path);
   size_t length = strcspn(path, "?");
   for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++) {
     size_t end = strlen(ENDS[i]);
-    if (length >= end && !memcmp(path + length - end, ENDS[i], end)) return true;
+    if (length >= end && !memcmp(path + length - end, ENDS[i], end)) return i ? TOKENS_AT_ONCE : TOKENS_AFTER_EVENTS;
   }
-  return false;
+  return NO_TOKENS;
 }
 
 /* Notes for Python what is known of a request when it is decided. */
@@ -572,7 +589,9 @@ static void note_request(envoy_filter f, request *r, const table *t, const penst
   int64_t bytes = (int64_t)r->scan.bytes, choices = r->scan.choices;
   e->generation = t->header->generation, e->name = name ? name - t->names : -1, e->prompt_bytes = bytes;
   e->choices = choices > 1 ? (choices < 128 ? choices : 128) : 1;
-  e->flags = (r->streamed ? SEEN_STREAMED : 0) | (generates(f) ? SEEN_GENERATES : 0);
+  int tokens = generates(f);
+  r->shows_tokens = r->streamed && tokens != TOKENS_AFTER_EVENTS;
+  e->flags = (r->streamed ? SEEN_STREAMED : 0) | (tokens ? SEEN_GENERATES : 0);
   e->counted_prompt = e->counted_cached = e->counted_output = -1;
   e->sent_s = now_s, e->waited_s = name ? q->waited_s : 0.0, e->slo_class = -1, e->ttft_limit_s = e->tpot_limit_s = e->e2e_limit_s = INFINITY;
   if (!name) return;
@@ -649,7 +668,8 @@ static void judge_tries(envoy_filter f, request *r, double now_s, bool at_end) {
       const penstock_place *place = &module.known[r->ids[i]];
       if ((size_t)place->length == served.length && !memcmp(place->text, served.ptr, served.length)) r->served_by = i;
     }
-  if (r->status > 0 && r->status < 500) {
+  bool unknown_everywhere = r->status == 404 && tries > 1; /* no endpoint has the model or adapter, so none is to blame */
+  if (r->status > 0 && r->status < 500 && !unknown_everywhere) {
     for (int i = 0; i < r->chosen && i < tries && i != r->served_by; i++)
       if (r->served_by > i || r->served_by < 0) post_about(r->w, STRUCK, -1, r->ids[i], 0, now_s);
   }
@@ -664,7 +684,7 @@ static void complete(envoy_filter f, request *r) {
   double now_s = penstock_module_clock();
   uint64_t flags = 0;
   ENVOY(http_filter_get_attribute_int)(f, ATTRIBUTE_RESPONSE_FLAGS, &flags);
-  bool upstream = flags & 0x74, client_left = flags & 0x4000; /* timeout, reset, connect failure, termination; client */
+  bool upstream = flags & BROKEN_UPSTREAM, client_left = flags & CLIENT_LEFT;
   bool broken = upstream && !r->ended, failed = r->status >= 500 || (!r->ended && !client_left && upstream);
   if (!r->judged) judge_tries(f, r, now_s, true);
   bool moved = r->moved, answered = !broken && r->status > 0 && r->status < 500;
@@ -675,7 +695,7 @@ static void complete(envoy_filter f, request *r) {
   int64_t events = e->pieces > 1 ? e->pieces - 1 : 0; /* the last event is [DONE] */
   int64_t tokens = e->counted_output >= 0 ? e->counted_output : r->streamed ? events : 0;
   bool finished = r->ended && r->status == 200 && !moved;
-  bool left = client_left && !r->ended && (r->streamed ? !e->first_s : r->status <= 0);
+  bool left = client_left && !r->ended && (r->shows_tokens ? !e->first_s : r->status <= 0);
   e->flags |= (failed ? SEEN_FAILED : 0) | (moved && r->chosen ? SEEN_MOVED : 0) | (client_left && !r->ended ? SEEN_LEFT : 0);
   if (r->chosen) {
     penstock_counts *own = &r->w->own[r->ids[0]];
@@ -833,7 +853,7 @@ int ON_FILTER(response_body)(envoy_filter f, void *m, bool end) {
   request *r = m;
   r->ended = end;
   if (!r->sent) return BODY_CONTINUE;
-  if (r->streamed && !r->seen.first_s && r->status == 200 && ENVOY(http_get_body_chunks_size)(f, RECEIVED_RESPONSE_BODY)) {
+  if (r->shows_tokens && !r->seen.first_s && r->status == 200 && ENVOY(http_get_body_chunks_size)(f, RECEIVED_RESPONSE_BODY)) {
     r->seen.first_s = penstock_module_clock();
     if (r->place >= 0) post_about(r->w, FIRST, r->place, -1, 0, r->seen.first_s);
   }
@@ -847,8 +867,10 @@ int ON_FILTER(response_trailers)(envoy_filter f, void *m) {
 }
 
 void ON_FILTER(stream_complete)(envoy_filter f, void *m) {
-  let_go(&((request *)m)->held);
-  complete(f, m);
+  request *r = m;
+  if (r->held.scheduler) r->seen.flags |= SEEN_LEFT, report_end(r, penstock_module_clock());
+  let_go(&r->held);
+  complete(f, r);
 }
 int ON_FILTER(local_reply)(envoy_filter f, void *m, uint32_t status, envoy_bytes details, bool reset) {
   (void)f, (void)m, (void)status, (void)details, (void)reset;

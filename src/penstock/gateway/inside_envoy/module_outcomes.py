@@ -1,5 +1,6 @@
 """Records how requests of the module inside Envoy ended, for metrics and receipts, and its recorded decisions."""
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from penstock.gateway.inside_envoy.ended_ring import FAILED, GENERATES, REFUSED, STREAMED, RingRecord
+from penstock.gateway.inside_envoy.ended_ring import FAILED, GENERATES, LEFT, REFUSED, STREAMED, RingRecord
 from penstock.gateway.inside_envoy.module_table import ModuleTable, table_file
 from penstock.gateway.picker.decision_receipts import ReceiptBook
 from penstock.gateway.picker.outcome_receipts import OutcomeBook
@@ -16,7 +17,8 @@ from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.routing.records import Records
 
 _SHED: Final = 429
-_KEPT_FLEETS: Final = 8
+_GENERATIONS: Final = "generations.jsonl"
+"""File with the names and classes of each generation of the fleet, by which records of earlier ones are read."""
 _TEXTS: Final = ("tenant", "endpoint")
 _NUMBERS: Final = tuple(
     name for name in EndedRequest._fields if name in set(RingRecord._fields) - {"slo_class", *_TEXTS}
@@ -29,7 +31,8 @@ class ModuleOutcomes:
     def __init__(self, path: Path | None, publish: Callable[[Records], None]) -> None:
         self._path, self._publish = path, publish
         self._outcomes = OutcomeBook(publish=publish)
-        self._fleets: dict[int, RoutedFleet] = {}
+        self._names: dict[int, tuple[list[str], list[str]]] = {}
+        """Models and adapters, and classes, of each generation."""
         self._pools: dict[str, str] = {}
         self._book: ReceiptBook | None = None
         self._tables: list[ModuleTable] = []
@@ -37,8 +40,8 @@ class ModuleOutcomes:
 
     def use(self, folder: Path, fleet: RoutedFleet) -> None:
         """Go on with a fleet that was loaded. Records of earlier fleets may still come."""
-        self._fleets[fleet.generation] = fleet
-        self._fleets.pop(fleet.generation - _KEPT_FLEETS, None)
+        self._addresses = fleet.addresses
+        self._remember(folder / _GENERATIONS, fleet)
         self._pools |= zip(fleet.addresses, fleet.pools, strict=True)
         self._tables = [*self._tables[-1:], ModuleTable(table_file(folder, fleet.generation))]
         self.close()
@@ -55,7 +58,7 @@ class ModuleOutcomes:
         for table in self._tables:
             for decision in table.take_samples():
                 self._book.add(*decision, addresses=_addresses(table))
-        self._book.outcomes.tick(time.monotonic(), self._fleets[max(self._fleets)].addresses, reports)
+        self._book.outcomes.tick(time.monotonic(), self._addresses, reports)
 
     def _read(self, rows: Records) -> Records:
         """Return ended requests with their labels, without those of unknown fleets or models and wrong requests."""
@@ -70,7 +73,7 @@ class ModuleOutcomes:
             ended[name] = rows[name]
         ended["ended_unix_s"] = time.time() - np.maximum(0.0, time.monotonic() - rows["ended_s"])
         ended["request_bytes"] = rows["prompt_bytes"]
-        for name, bit in (("failed", FAILED), ("streamed", STREAMED), ("generates", GENERATES)):
+        for name, bit in (("failed", FAILED), ("left", LEFT), ("streamed", STREAMED), ("generates", GENERATES)):
             ended[name] = flags & bit != 0
         ended["model"], ended["slo_class"] = names.T
         tenants, endpoints = ([text.decode("latin-1") for text in rows[name].tolist()] for name in _TEXTS)
@@ -82,10 +85,21 @@ class ModuleOutcomes:
 
     def _labels(self, generation: int, name: int, slo_class: int) -> tuple[str, str]:
         """Return the names of a model or adapter and of a class, or empty names if the model is unknown."""
-        fleet = self._fleets.get(generation)
-        if fleet is None or name < 0:
+        if generation not in self._names or name < 0:
             return "", ""
-        return fleet.names[name], fleet.classes[slo_class].name if slo_class >= 0 else ""
+        names, classes = self._names[generation]
+        return names[name], classes[slo_class] if slo_class >= 0 else ""
+
+    def _remember(self, path: Path, fleet: RoutedFleet) -> None:
+        """Note the names of a generation, also for a scraper that is started later."""
+        if not self._names and path.exists():
+            lines = path.read_text(encoding="utf-8").splitlines()
+            self._names = {generation: (names, classes) for generation, names, classes in map(json.loads, lines)}
+        if fleet.generation not in self._names:
+            known = list(fleet.names), [item.name for item in fleet.classes]
+            self._names[fleet.generation] = known
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([fleet.generation, *known]) + "\n")
 
     def close(self) -> None:
         """Close the file."""

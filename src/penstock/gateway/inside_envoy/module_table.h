@@ -149,13 +149,12 @@ typedef struct penstock_counts {
   int64_t in_flight;
   int64_t prompt_bytes;
   double predicted_ttft_s;
-  double usd;
   int64_t first_tokens;
   double ttft_sum_s;
   int64_t decoded_tokens;
   double decode_sum_s;
 } penstock_counts;
-PENSTOCK_SIZE(penstock_counts, 96);
+PENSTOCK_SIZE(penstock_counts, 88);
 
 typedef struct penstock_picker_state {
   double alive_s;

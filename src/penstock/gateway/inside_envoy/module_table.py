@@ -253,9 +253,11 @@ def shared_tables(folder: Path, fleet: RoutedFleet, workers: int) -> EndpointTab
 def _carry_over(folder: Path, before: RoutedFleet, fleet: RoutedFleet, workers: int) -> None:
     """Copy what the module learned about endpoints that are in both fleets, and its counters."""
     old, new = ModuleTable(table_file(folder, before.generation)), ModuleTable(table_file(folder, fleet.generation))
+    then, now = shared_tables(folder, before, workers), shared_tables(folder, fleet, workers)
     was = {address: index for index, address in enumerate(before.addresses)}
     for index, address in enumerate(fleet.addresses):
         if address in was:
+            now.counts["in_flight"][:, index] = then.counts["in_flight"][:, was[address]]
             for name in KEPT_FIELDS:
                 new.endpoints[name][index] = old.endpoints[name][was[address]]
             new.suspects[index] = old.suspects[was[address]]
@@ -266,7 +268,6 @@ def _carry_over(folder: Path, before: RoutedFleet, fleet: RoutedFleet, workers: 
     for row in new.names:
         if (same := lengths.get(row["text"].tobytes())) is not None:
             row["bytes_per_token"], row["output_tokens"] = same["bytes_per_token"], same["output_tokens"]
-    then, now = shared_tables(folder, before, workers), shared_tables(folder, fleet, workers)
     carry_over(before.addresses, then, fleet.addresses, now)
 
 

@@ -1,7 +1,7 @@
 """Records how requests ended, for metrics and for the bill by tenant: tokens, times and promises, without any text.
 
 With receipts, these lines are in the same files as recorded decisions. A decision has no key `version`. An outcome and
-a meter line have version 2. An outcome line is written for every request, a meter line by picker 0 every ten seconds:
+a meter line have version 3. An outcome line is written for every request, a meter line by picker 0 every ten seconds:
 the engines' own counts of tokens, by which estimates of tokens are scaled.
 """
 
@@ -19,7 +19,7 @@ from penstock.gateway.picker.outcome_rules import ENDED_REQUEST, EndedRequest, r
 from penstock.gateway.state.request_outcome import outcome_lines
 from penstock.routing.records import Records
 
-VERSION: Final = 2
+VERSION: Final = 3
 METER_EVERY_S: Final = 10.0
 STREAM_TYPE: Final = "text/event-stream"
 """Start of the content type of a streamed response."""

@@ -43,6 +43,8 @@ class EndedRequest(NamedTuple):
     """Time of the first piece of a stream; 0 if it was not seen."""
     ended_s: float = 0.0
     failed: bool = True
+    left: bool = False
+    """Whether the client left before the end."""
     streamed: bool = False
     generates: bool = False
     """Whether the path generates tokens. Embeddings and scores do not."""
@@ -110,11 +112,14 @@ def _judge_slos(ended: Records, whole_s: Records, ttft_s: Records, tokens: Recor
     where they are not known.
     """
     status, waited_s, e2e_s, tpot_s = (ended[name] for name in ("status", "waited_s", "e2e_limit_s", "tpot_limit_s"))
-    limited = (tpot_s < math.inf) & (tokens >= 0)
+    limited = (tpot_s < math.inf) & (tokens > 1)  # a single token takes no time after the first one
     decode_s = np.where(limited, tpot_s, 0.0) * np.maximum(0, tokens - 1)
     judged = np.minimum(_judge(whole_s, whole_s, e2e_s), _judge(whole_s, ttft_s + waited_s, ended["ttft_limit_s"]))
     judged = np.minimum(judged, _judge(whole_s, whole_s - waited_s - ttft_s, np.where(limited, decode_s, math.inf)))
     judged[(status <= 0) | (status >= _BAD)] = _UNSEEN  # the client left, or its request was wrong
+    late = ended["left"] & ended["streamed"] & np.isnan(ttft_s) & (whole_s > ended["ttft_limit_s"])
+    judged[ended["left"] & (judged != _MISSED)] = _UNSEEN
+    judged[late] = _MISSED  # the client waited in vain for longer than its limit
     judged[ended["failed"] | (status >= _SERVER_ERROR)] = _MISSED
     return _KEPT[judged]
 

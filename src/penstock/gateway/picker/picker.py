@@ -283,12 +283,12 @@ class Picker:
         400. Any other request is shed with 429.
         """
         indices = [index for index in self.fleet.having(model) if subset is None or index in subset]
-        up = self.state.endpoints[indices]
-        up = up[(up["accepts"] != 0) & (up["serves"] & self.fleet.bits[model] != 0)]
-        if not len(up):
+        having = self.state.endpoints[indices]
+        having = having[having["serves"] & self.fleet.bits[model] != 0]
+        if not having["accepts"].any():
             return EndpointChoice(model)
         request = self._arrays.request
-        max_tokens, limit = int(up["max_context_tokens"].max()), int(request["output_limit_tokens"][0])
+        max_tokens, limit = int(having["max_context_tokens"].max()), int(request["output_limit_tokens"][0])
         if limit >= max_tokens:
             self.state.counters.refused += 1
             message = f"This model's maximum context length is {max_tokens} tokens; the request asks for {limit}."

@@ -25,6 +25,8 @@ class RequestOutcome(NamedTuple):
     """Pool that served the request; empty if the request was refused."""
     endpoint: str
     status: int
+    failed: bool
+    """Whether the response was 5xx or broke off. Failed requests pay nothing."""
     duration_s: float
     """Seconds from the sending to the endpoint to the end."""
     waited_s: float

@@ -52,7 +52,6 @@ COUNTS: Final = np.dtype(
         ("in_flight", "i8"),
         ("prompt_bytes", "i8"),
         ("predicted_ttft_s", "f8"),  # summed over all picks
-        ("usd", "f8"),
         # These four: observed by a module inside Envoy; 0 otherwise.
         ("first_tokens", "i8"),
         ("ttft_sum_s", "f8"),

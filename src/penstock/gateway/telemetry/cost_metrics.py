@@ -1,7 +1,7 @@
 """Publishes the dollars of tenants, idle time and models, by the rules of the bill, while the gateway runs."""
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import fsum
 from typing import Final
@@ -26,8 +26,9 @@ _BAD: Final = 400
 class CostMetrics:
     """Dollars since the scraper's start, and prices of the last five minutes."""
 
-    def __init__(self, names: TenantNames, now_s: float) -> None:
-        self._names, self._charges = names, LiveCharges(now_s)
+    def __init__(self, names: TenantNames, now_s: float, epoch_unix_s: Callable[[], float] = lambda: 0.0) -> None:
+        """Begin at a time of a clock that never jumps. `epoch_unix_s` returns the Unix time of that clock's zero."""
+        self._names, self._charges, self._epoch_unix_s = names, LiveCharges(now_s), epoch_unix_s
         self._fleet: RoutedFleet | None = None
         self._learned: Records | None = None
         self._settled_s = now_s
@@ -40,14 +41,14 @@ class CostMetrics:
 
     def add(self, outcomes: Records) -> None:
         """Note requests that have ended. Refused and failed requests pay nothing."""
-        outcomes = outcomes[(outcomes["pool"] != "") & (outcomes["status"] < _BAD)]
+        outcomes = outcomes[(outcomes["pool"] != "") & (outcomes["status"] < _BAD) & ~outcomes["failed"]]
         charged = np.zeros(len(outcomes), CHARGED_REQUEST)
         for name in ("pool", "endpoint", "input_tokens", "output_tokens"):
             charged[name] = outcomes[name]
         charged["tenant"] = self._names.labels(outcomes["tenant"].tolist())
         charged["cached_tokens"] = np.minimum(outcomes["cached_tokens"], outcomes["input_tokens"])
-        charged["ended_s"] = outcomes["ended_unix_s"]
-        charged["sent_s"] = outcomes["ended_unix_s"] - outcomes["duration_s"]
+        charged["ended_s"] = outcomes["ended_unix_s"] - self._epoch_unix_s()
+        charged["sent_s"] = charged["ended_s"] - outcomes["duration_s"]
         self._charges.add(charged)
 
     def look(self, now_s: float, in_flight: Mapping[str, int]) -> None:

@@ -101,6 +101,7 @@ class Scraper:
                 fleet.addresses,
                 EndpointTables(reports, counts),
             )
+        reports["sequence"] += reports["sequence"] % 2  # a scraper that was killed may have left a row half written
         self._fleet, self._reports, self._counts = fleet, reports, counts
         endpoints = [
             ScrapedEndpoint(index, address, reports, _served_model(fleet, index))
@@ -200,7 +201,8 @@ class Scraper:
             return
         desired = self._desired or DesiredReplicas(self._fleet)
         tables = self._reports, self._counts, self._states
-        page = metrics_page(self._fleet, *tables, self._envoy, desired, self.usage.lines())
+        more = [*self.usage.lines(), *(self._ended.lines() if self._ended is not None else ())]
+        page = metrics_page(self._fleet, *tables, self._envoy, desired, more)
         exchange.reply(200, page, CONTENT_TYPE)
 
     async def _count_active(self, fleet: RoutedFleet, reports: Records) -> None:

@@ -18,7 +18,10 @@ class UsageMetrics:
     def __init__(self, now_s: float | None = None) -> None:
         names = TenantNames()
         self._requests = RequestMetrics(names)
-        self._costs = CostMetrics(names, time.time() if now_s is None else now_s)
+        if now_s is None:
+            self._costs = CostMetrics(names, time.monotonic(), lambda: time.time() - time.monotonic())
+        else:
+            self._costs = CostMetrics(names, now_s)
         self.use, self.look = self._costs.use, self._costs.look
 
     def add(self, outcomes: Records) -> None:
@@ -31,7 +34,7 @@ class UsageMetrics:
         self.use(fleet, learned)
         while True:
             in_flight = counts["in_flight"].sum(axis=0).tolist()
-            self.look(time.time(), dict(zip(fleet.addresses, in_flight, strict=True)))
+            self.look(time.monotonic(), dict(zip(fleet.addresses, in_flight, strict=True)))
             await asyncio.sleep(_LOOK_EVERY_S)
 
     def lines(self) -> Iterator[str]:
