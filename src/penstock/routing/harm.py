@@ -229,6 +229,12 @@ def pick(request: Records, endpoints: Records, hits: Records, parameters: Record
         index += 1
         if index == count:
             index = 0
+    return _settle(q, p, endpoints, hits, terms, best, least)
+
+
+@compiled
+def _settle(q: Record, p: Record, endpoints: Records, hits: Records, terms: Terms, best: int, least: float) -> int:
+    """Return the endpoint of least harm, the one that all pickers give up, or REJECTED if the request must be shed."""
     if best == REJECTED:
         return REJECTED
     if q["sheddable"] != SERVE:
@@ -299,31 +305,44 @@ def rank(
     `harms` is scratch space, one number per endpoint.
     """
     q, p = request[0], parameters[0]
+    count = len(endpoints)
     terms = terms_of(q, p, endpoints, hits)
-    for index in range(len(endpoints)):
+    best, least = REJECTED, math.inf
+    index = first_look(q["turn"], endpoints)
+    for _ in range(count):
         harms[index] = math.inf
         if holds(q, endpoints[index]):
-            harms[index] = min(harm_of(q, endpoints[index], hits[index], p, terms, math.inf), 1e300)
+            harm = harm_of(q, endpoints[index], hits[index], p, terms, least)
+            harms[index] = min(harm, 1e300)
+            if harm < least or best == REJECTED:
+                best, least = index, harm
+        index += 1
+        if index == count:
+            index = 0
     found = 0
-    first = pick(request, endpoints, hits, parameters)
-    while found < len(order):
-        best = first
-        if found > 0:
-            best = _least(endpoints, harms, endpoints[order[0]]["vendor"] if found == 1 else -1)
-            if best == REJECTED and found == 1:
-                best = _least(endpoints, harms, -1)
-        if best == REJECTED:
-            break
+    best = _settle(q, p, endpoints, hits, terms, best, least)
+    while best != REJECTED and found < len(order):
         order[found] = best
         harms[best] = math.inf
         found += 1
+        best = _next_best(q, p, endpoints, hits, terms, harms, endpoints[order[0]]["vendor"] if found == 1 else -1)
+        if best == REJECTED and found == 1:
+            best = _next_best(q, p, endpoints, hits, terms, harms, -1)
     return found
 
 
 @compiled
-def _least(endpoints: Records, harms: Records, not_vendor: int) -> int:
-    best, least = REJECTED, math.inf
-    for index in range(len(endpoints)):
-        if harms[index] < least and endpoints[index]["vendor"] != not_vendor:
-            best, least = index, harms[index]
-    return best
+def _next_best(
+    q: Record, p: Record, endpoints: Records, hits: Records, terms: Terms, harms: Records, not_vendor: int
+) -> int:
+    """Return the endpoint of least harm that is not of a vendor. Lower bounds among `harms` are replaced if needed."""
+    while True:
+        best, least = REJECTED, math.inf
+        for index in range(len(endpoints)):
+            if harms[index] < least and endpoints[index]["vendor"] != not_vendor:
+                best, least = index, harms[index]
+        if best == REJECTED:
+            return REJECTED
+        harms[best] = min(harm_of(q, endpoints[best], hits[best], p, terms, math.inf), 1e300)
+        if harms[best] <= least:
+            return int(best)

@@ -33,15 +33,46 @@ bool ENVOY(http_get_header)(envoy_filter f, int of, envoy_bytes key, envoy_bytes
   const char *found = NULL;
   if (of == RESPONSE_HEADERS && !strcmp(key.ptr, ":status")) found = status;
   if (of == REQUEST_HEADERS && !strcmp(key.ptr, "x-envoy-attempt-count")) found = x->attempts;
-  if (of == REQUEST_HEADERS && !strcmp(key.ptr, ":path")) found = fake_path;
-  if (of == REQUEST_HEADERS && !strcmp(key.ptr, "x-penstock-tenant") && x->tenant[0]) found = x->tenant;
   if (found) *value = bytes_of(found);
   return found;
 }
-bool ENVOY(http_set_header)(envoy_filter f, int of, envoy_bytes key, envoy_bytes value) {
+
+/* Further headers of the next requests, as key, value, key, value. A removed one has no key. */
+enum { MORE_HEADERS = 24 };
+static _Thread_local char more_headers[MORE_HEADERS][2][200];
+static _Thread_local size_t more_count;
+void fake_header(const char *key, const char *value) {
+  if (!key) more_count = 0;
+  else snprintf(more_headers[more_count][0], 200, "%s", key), snprintf(more_headers[more_count++][1], 200, "%s", value);
+}
+size_t fake_headers_left(void) {
+  size_t left = 0;
+  for (size_t i = 0; i < more_count; i++) left += more_headers[i][0][0] != 0;
+  return left;
+}
+size_t ENVOY(http_get_headers_size)(envoy_filter f, int of) { return (void)of, 1 + more_count + !!((fake *)f)->tenant[0]; }
+bool ENVOY(http_get_headers)(envoy_filter f, int of, envoy_header *headers) {
+  fake *x = f;
   (void)of;
-  if (!strcmp(key.ptr, "x-gateway-destination-endpoint"))
-    snprintf(((fake *)f)->destination, sizeof((fake *)f)->destination, "%.*s", (int)value.length, value.ptr);
+  *headers++ = (envoy_header){":path", 5, fake_path, strlen(fake_path)};
+  if (x->tenant[0]) *headers++ = (envoy_header){"x-penstock-tenant", 17, x->tenant, strlen(x->tenant)};
+  for (size_t i = 0; i < more_count; i++)
+    *headers++ = (envoy_header){more_headers[i][0], strlen(more_headers[i][0]), more_headers[i][1], strlen(more_headers[i][1])};
+  return true;
+}
+bool ENVOY(http_set_upstream_override_host)(envoy_filter f, envoy_bytes address, bool strict) {
+  (void)strict;
+  snprintf(((fake *)f)->destination, sizeof((fake *)f)->destination, "%.*s", (int)address.length, address.ptr);
+  return true;
+}
+bool ENVOY(http_set_header)(envoy_filter f, int of, envoy_bytes key, envoy_bytes value) {
+  fake *x = f;
+  (void)of;
+  for (size_t i = 0; i < more_count && !value.ptr; i++)
+    if (strlen(more_headers[i][0]) == key.length && !memcmp(more_headers[i][0], key.ptr, key.length)) more_headers[i][0][0] = 0;
+  size_t length = strlen(x->destination);
+  if (value.ptr && !strcmp(key.ptr, "x-gateway-destination-endpoint"))
+    snprintf(x->destination + length, sizeof x->destination - length, ",%.*s", (int)value.length, value.ptr);
   return true;
 }
 void ENVOY(http_send_response)(envoy_filter f, uint32_t status, envoy_header *headers, size_t count, envoy_bytes body,

@@ -15,6 +15,7 @@ import pytest
 
 from gateway_fakes import outcomes_in
 from penstock.errors import UsageError
+from penstock.gateway.envoy.filters import module_config
 from penstock.gateway.inside_envoy import ended_ring, module_library
 from penstock.gateway.inside_envoy.ended_ring import RING_RECORDS, EndedRing
 from penstock.gateway.inside_envoy.module_library import find_library
@@ -28,6 +29,7 @@ from penstock.gateway.inside_envoy.module_table import (
 )
 from penstock.gateway.picker.recorded_outcomes import read_traffic
 from penstock.gateway.picker.request_body import read_body
+from penstock.gateway.state.headers import STRIPPED
 from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet
 from penstock.gateway.state.shared_tables import PICKER_STATE, begin_write, end_write, shared_array
 from penstock.routing import harm, picker_calls
@@ -151,7 +153,8 @@ def test_worker_threads_share_the_tables_without_a_race(tmp_path: Path) -> None:
     states, fleet = shared_array(folder / "pickers.table", PICKER_STATE, (workers,)), module_fleet()
     tables, ring = shared_tables(folder, fleet, workers), EndedRing(folder, workers)
     write_module_table(folder, fleet, workers, 10.0)
-    command = [str(program), str(folder), str(workers), str(find_library()), "3", str(THREADED)]
+    config = module_config(str(folder), workers, str(find_library()))
+    command = [str(program), str(folder), str(workers), config, "3", str(THREADED)]
     # Prefix blocks are hints: workers write them without the flag, and a lost one costs a prediction of a cache hit.
     (tmp_path / "suppressions").write_text("race:penstock_add_prefix\nrace:penstock_match_prefix\n")
     options = f"halt_on_error=1 exitcode=66 suppressions={tmp_path / 'suppressions'}"
@@ -250,7 +253,7 @@ def folder(envoy: ctypes.CDLL, tmp_path_factory: pytest.TempPathFactory) -> Path
     EndedRing(made, 1)
     write_module_table(made, module_fleet(), 1, 10.0, sample_every=1)
     envoy.fake_time(100.0)
-    assert envoy.fake_open(f"{made}\n1\n{find_library()}".encode())
+    assert envoy.fake_open(module_config(str(made), 1, str(find_library())).encode())
     return made
 
 
@@ -530,6 +533,50 @@ def test_a_client_that_leaves_is_neither_a_failure_nor_unnoticed(envoy: ctypes.C
     (one,) = ring.drain()
     assert one["flags"] & ended_ring.LEFT
     assert not one["flags"] & ended_ring.FAILED
+
+
+HEADERS = {
+    "reserved headers are removed, each time they are there": (
+        [(name, "10.1.2.3:80") for name in (*STRIPPED, *STRIPPED)] + [("x-request-id", "1")],
+        {"left": 1},
+    ),
+    "limits": ([("x-slo-ttft-ms", "250"), ("x-slo-tpot-ms", "12.5")], {"ttft_s": 0.25, "tpot_s": 0.0125}),
+    "the first name counts": ([("x-slo-ttft-ms", "9"), ("x-llm-d-slo-ttft-ms", "750")], {"ttft_s": 0.75}),
+    "nonsense is no limit": (
+        [("x-slo-ttft-ms", "-3"), ("x-slo-tpot-ms", "12 ms" * 30)],
+        {"ttft_s": 0.5, "tpot_s": 0.03},
+    ),
+    "an objective": ([("x-penstock-objective", "Critical")], {"weight": 4.0, "sheddable": 0}),
+    "a sheddable objective": ([("x-gateway-inference-objective", "batch")], {"weight": 1.0, "sheddable": 1}),
+    "part of an objective is none": ([("x-penstock-objective", "high-ish")], {"weight": 1.0, "sheddable": 0}),
+}
+
+
+@pytest.mark.parametrize(("headers", "expected"), HEADERS.values(), ids=HEADERS)
+def test_headers_of_a_request_are_read_or_removed(
+    envoy: ctypes.CDLL, folder: Path, headers: list[tuple[str, str]], expected: dict[str, float]
+) -> None:
+    client = Client(envoy, 21)
+    client.now_s = 2.9e6
+    for name, value in headers:
+        envoy.fake_header(name.encode(), value.encode())
+    try:
+        body, destination, status = (
+            b'{"model": "m", "max_tokens": 100}',
+            ctypes.create_string_buffer(256),
+            ctypes.c_int(),
+        )
+        envoy.fake_time(ctypes.c_double(client.now_s))
+        size = ctypes.c_size_t(len(body))
+        handle = ctypes.c_void_p(envoy.fake_request(body, size, size, b"", destination, ctypes.byref(status)))
+        seen = {"left": envoy.fake_headers_left()}
+    finally:
+        envoy.fake_header(None, None)
+    request = np.frombuffer(_recorded_bytes(envoy), RECORDED)[0]["request"]
+    seen |= {name: request[name] for name in expected if name != "left"}
+    envoy.fake_end(handle, destination.value.partition(b",")[0], 1)
+    EndedRing(folder, 1).drain()
+    assert {name: seen[name] for name in expected} == pytest.approx(expected)
 
 
 def test_a_reload_counts_requests_in_flight_at_their_new_places(envoy: ctypes.CDLL, folder: Path) -> None:

@@ -139,6 +139,18 @@ def test_outcomes_do_not_disturb_the_replay_of_decisions(tmp_path: Path) -> None
     assert len(traffic.outcomes) == len(traffic.decisions) == len(list(read_receipts(recorded.path))) == 3
 
 
+@pytest.mark.parametrize("cut", ['{"version": 3, "en', "x" * 200_000], ids=["short", "longer than a piece"])
+@pytest.mark.parametrize(
+    "before", ["", '{"version": 3, "meter": {"at_unix_s": 1, "tokens": {}}}\n'], ids=["alone", "after"]
+)
+def test_a_line_that_a_killed_picker_left_incomplete_is_removed(tmp_path: Path, cut: str, before: str) -> None:
+    path = tmp_path / "receipts.0.jsonl"
+    path.write_text(before + cut)
+    ReceiptBook(path, 1, ("10.0.0.0:8000",)).close()
+    assert path.read_text() == before
+    assert not list(read_receipts(path))
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -63,11 +63,9 @@ static void *run_worker(void *number) {
 
 int main(int count, char **given) {
   if (count != 6) return 2;
-  char config[1100];
   int workers = atoi(given[2]);
-  snprintf(config, sizeof config, "%s\n%d\n%s", given[1], workers, given[3]);
   seed = strtoull(given[4], NULL, 10), bodies_per_thread = strtol(given[5], NULL, 10) / workers;
-  if (!ON_FILTER(config_new)(NULL, bytes_of("penstock"), bytes_of(config))) return 3;
+  if (!ON_FILTER(config_new)(NULL, bytes_of("penstock"), bytes_of(given[3]))) return 3;
   pthread_t threads[MAX_WORKERS];
   for (int i = 0; i < workers; i++) pthread_create(&threads[i], NULL, run_worker, (void *)(uintptr_t)i);
   for (int i = 0; i < workers; i++) pthread_join(threads[i], NULL);

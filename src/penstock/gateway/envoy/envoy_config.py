@@ -221,11 +221,9 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
     pick, only_model = _pick_filter(fleet, settings), fleet.names[0] if len(fleet.names) == 1 else ""
     access_filters = [access_filter(access)] if access is not None else []
     answers = [answer_filter()] if settings.receipts is not None and _logging_pickers(settings) else []
-    filters = (
-        [strip_filter(tenants=access is not None), *access_filters, pick, *models, *answers]
-        if settings.pick
-        else access_filters
-    )
+    strip = strip_filter(reserved=not settings.inside, tenants=access is not None)
+    stripped = [] if strip is None else [strip]
+    filters = [*stripped, *access_filters, pick, *models, *answers] if settings.pick else access_filters
     return {
         "@type": _MANAGER,
         "stat_prefix": "clients",

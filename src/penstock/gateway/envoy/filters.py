@@ -32,13 +32,16 @@ _SKIP: Final[Value] = {
 }
 
 
-def strip_filter(*, tenants: bool) -> Value:
-    """Return a filter that removes headers reserved for pickers.
+def strip_filter(*, reserved: bool, tenants: bool) -> Value | None:
+    """Return a filter that removes headers from the client's request, or None if it would remove none.
 
-    `tenants` is true if authentication sets the tenant header. If `tenants` is true, a tenant header from the client is
-    removed too.
+    `reserved` is true if headers reserved for pickers are removed; the module inside Envoy removes them itself. If
+    `tenants` is true, authentication sets the tenant header, and one from the client is removed.
     """
-    removed: list[Value] = [{"remove": name} for name in (*STRIPPED, *(TENANT if tenants else ()))]
+    names = (*(STRIPPED if reserved else ()), *(TENANT if tenants else ()))
+    if not names:
+        return None
+    removed: list[Value] = [{"remove": name} for name in names]
     mutations = {"request_mutations": removed}
     return {
         "name": "penstock.strip",
@@ -73,12 +76,18 @@ def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
     }
 
 
+def module_config(folder: str, workers: int, library: str) -> str:
+    """Return the configuration of the module: a line each for folder, workers, library and reserved headers."""
+    return f"{folder}\n{workers}\n{library}\n{','.join(STRIPPED)},"
+
+
 def module_filter(folder: str, workers: int, module: str, library: str) -> Value:
     """Return a filter that chooses endpoints itself, by a module that Envoy loads.
 
     The module reads the gateway's tables in `folder`, and calls the policy of the compiled library.
     """
-    config = {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": f"{folder}\n{workers}\n{library}"}
+    value = module_config(folder, workers, library)
+    config = {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": value}
     return {
         "name": "penstock.pick",
         "typed_config": {

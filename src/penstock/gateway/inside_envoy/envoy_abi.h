@@ -30,9 +30,12 @@ enum { ATTRIBUTE_RESPONSE_FLAGS = 17, ATTRIBUTE_UPSTREAM_ADDRESS = 41 };
 size_t ENVOY(http_get_body_chunks_size)(envoy_filter, int body);
 bool ENVOY(http_get_body_chunks)(envoy_filter, int body, envoy_bytes *chunks);
 bool ENVOY(http_get_header)(envoy_filter, int of, envoy_bytes key, envoy_bytes *value, size_t index, size_t *count);
+size_t ENVOY(http_get_headers_size)(envoy_filter, int of);
+bool ENVOY(http_get_headers)(envoy_filter, int of, envoy_header *headers);
 bool ENVOY(http_set_header)(envoy_filter, int of, envoy_bytes key, envoy_bytes value);
 void ENVOY(http_send_response)(envoy_filter, uint32_t status, envoy_header *headers, size_t count, envoy_bytes body,
                                envoy_bytes details);
+bool ENVOY(http_set_upstream_override_host)(envoy_filter, envoy_bytes address, bool strict); /* false: not an address */
 void ENVOY(http_clear_route_cache)(envoy_filter);
 bool ENVOY(http_filter_get_attribute_int)(envoy_filter, int attribute, uint64_t *value);
 bool ENVOY(http_filter_get_attribute_string)(envoy_filter, int attribute, envoy_bytes *value);

@@ -9,20 +9,20 @@
 #include "body_scan.h"
 #include "shared_state.h"
 #include "held_requests.h"
+#include "read_headers.h"
 #include "table_files.h"
 
 #include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 #include <time.h>
 
 #define DECLARE(name, macro) static __typeof__(&penstock_##name) call_##name;
 FUNCTIONS(DECLARE)
 
 static struct {
-  char folder[512];
+  char folder[512], reserved[512]; /* headers that clients may not set, each ended by a comma */
   int workers;
   const _Atomic int64_t *generation; /* of the newest fleet, which Python writes */
   _Atomic(table *) current;
@@ -55,6 +55,7 @@ enum { GOES_ON, IS_ANSWERED, IS_HELD }; /* what was decided about a request */
 /* Everything about one request. */
 typedef struct request {
   body_scan scan;
+  asked asked;
   worker *w;
   int64_t ids[MAX_CHOSEN], cached[MAX_CHOSEN];
   int chosen, place, status, served_by; /* index of the endpoint that answered, in `ids`; -1: none of them */
@@ -70,8 +71,6 @@ static double monotonic_s(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 double (*penstock_module_clock)(void) = monotonic_s; /* tests set another */
-
-static envoy_bytes bytes_of(const char *text) { return (envoy_bytes){text, strlen(text)}; }
 
 static void warn(const char *text, const char *more) {
   char line[700];
@@ -345,27 +344,6 @@ static void answer(envoy_filter f, request *r, int status, const char *reason, i
                             bytes_of("penstock"));
 }
 
-static size_t read_header(envoy_filter f, int of, const char *const *names, char *text, size_t room) {
-  for (; *names; names++) {
-    envoy_bytes value = {0};
-    if (ENVOY(http_get_header)(f, of, bytes_of(*names), &value, 0, NULL) && value.ptr) {
-      size_t length = value.length < room ? value.length : room - 1;
-      memcpy(text, value.ptr, length);
-      text[length] = 0;
-      return length;
-    }
-  }
-  text[0] = 0;
-  return 0;
-}
-
-static double read_limit_s(envoy_filter f, const char *const *names, double usual_s) {
-  char text[32], *end;
-  if (!read_header(f, REQUEST_HEADERS, names, text, sizeof text)) return usual_s;
-  double ms = strtod(text, &end);
-  return end != text && !*end && ms > 0 && ms < 1e7 ? ms / 1000 : usual_s;
-}
-
 static const penstock_name *model_of(const table *t, const body_scan *s) {
   if (!s->has_model || (!s->model_length && t->header->names == 1)) return t->header->models == 1 ? t->names : NULL;
   for (int64_t i = 0; i < t->header->names; i++)
@@ -386,36 +364,26 @@ static const penstock_route_class *class_of(const table *t, int64_t bit, double 
 }
 
 /* Writes the request's record, and counts its arrival. Returns the seconds for which it may be held. */
-static double describe(envoy_filter f, request *r, table *t, const penstock_name *name, double now_s) {
-  static const char *const TENANT[] = {"x-penstock-tenant", "x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id", NULL};
-  static const char *const OBJECTIVE[] = {"x-penstock-objective", "x-llm-d-inference-objective", "x-gateway-inference-objective", NULL};
-  static const char *const TTFT[] = {"x-llm-d-slo-ttft-ms", "x-slo-ttft-ms", NULL};
-  static const char *const TPOT[] = {"x-llm-d-slo-tpot-ms", "x-slo-tpot-ms", NULL};
+static double describe(request *r, table *t, const penstock_name *name, double now_s) {
   worker *w = r->w;
+  const asked *a = &r->asked;
   penstock_request *q = &w->request;
   int64_t limit = scan_limit(&r->scan), tokens = (int64_t)((double)r->scan.bytes / name->bytes_per_token);
   int64_t expected = (int64_t)name->output_tokens, number = q->number + 1;
-  char text[sizeof r->seen.tenant + 1];
   tokens = tokens < 1 ? 1 : tokens, expected = expected < 1 ? 1 : expected;
   if (limit && expected > limit) expected = limit;
   const penstock_route_class *c = class_of(t, name->bit, (double)tokens, (double)expected);
   *q = (penstock_request){.now_s = now_s, .model = name->bit, .input_tokens = tokens,
-      .expected_output_tokens = expected, .output_limit_tokens = limit, .weight = 1.0, .number = number,
+      .expected_output_tokens = expected, .output_limit_tokens = limit, .weight = a->weight, .number = number,
       .turn = (number * INT64_C(2654435761) + w->index) & 0x7FFFFFFF, .slo_class = c ? c - t->classes : 0};
-  q->ttft_s = read_limit_s(f, TTFT, c ? c->ttft_s : INFINITY);
-  q->tpot_s = read_limit_s(f, TPOT, c ? c->tpot_s : INFINITY);
+  q->ttft_s = a->ttft_s > 0.0 ? a->ttft_s : c ? c->ttft_s : INFINITY;
+  q->tpot_s = a->tpot_s > 0.0 ? a->tpot_s : c ? c->tpot_s : INFINITY;
   q->e2e_s = c ? c->e2e_s : INFINITY;
   q->waited_s = r->held.scheduler ? now_s - r->held.since_s : 0.0;
-  q->sheddable = c ? c->overload : OVERLOAD_SERVE;
-  if (read_header(f, REQUEST_HEADERS, OBJECTIVE, text, sizeof text)) {
-    if (!strcasecmp(text, "critical")) q->weight = 4.0;
-    if (!strcasecmp(text, "high")) q->weight = 2.0;
-    if (!strcasecmp(text, "batch") || !strcasecmp(text, "sheddable") || !strcasecmp(text, "low"))
-      q->sheddable = q->sheddable ? q->sheddable : OVERLOAD_REFUSE;
-  }
-  size_t length = read_header(f, REQUEST_HEADERS, TENANT, text, sizeof text);
-  memcpy(r->seen.tenant, text, length);
-  int64_t buckets = t->header->tenants, bucket = length ? 1 + (int64_t)(scan_hash(text, length) % (uint64_t)(buckets - 1)) : 0;
+  q->sheddable = c && c->overload != OVERLOAD_SERVE ? c->overload : a->sheddable ? OVERLOAD_REFUSE : OVERLOAD_SERVE;
+  memcpy(r->seen.tenant, a->tenant, a->tenant_length);
+  int64_t buckets = t->header->tenants, bucket = 0;
+  if (a->tenant_length) bucket = 1 + (int64_t)(scan_hash(a->tenant, a->tenant_length) % (uint64_t)(buckets - 1));
   penstock_tenant_table tenants = {t->tenants, {buckets}};
   double fair = call_tenant_weight(&tenants, bucket, now_s);
   q->tenant = bucket, q->weight *= fair;
@@ -511,23 +479,26 @@ static void set_header(envoy_filter f, const char *name, const char *value, size
 
 /* Tells Envoy where to send a request, and how long an endpoint may be silent before another is tried too.
  *
+ * The first endpoint is set directly, which spares Envoy its load balancer; the header has the others, for retries.
  * What the routes say anyway needs no header: another endpoint after `min_silence_s`, and MAX_CHOSEN more tries. A route
  * is chosen again only for streams and among several models. */
 static void direct(envoy_filter f, request *r, table *t, const penstock_name *name, double first_byte_s) {
   char text[MAX_CHOSEN * 66], number[24];
   size_t length = 0;
-  for (int i = 0; i < r->chosen; i++) {
+  const penstock_place *first = &module.known[r->ids[0]];
+  int listed = r->chosen && ENVOY(http_set_upstream_override_host)(f, (envoy_bytes){(const char *)first->text, (size_t)first->length}, false);
+  for (int i = listed; i < r->chosen; i++) {
     const penstock_place *place = &module.known[r->ids[i]];
-    if (i) text[length++] = ',';
+    if (i > listed) text[length++] = ',';
     memcpy(text + length, place->text, (size_t)place->length);
     length += (size_t)place->length;
   }
-  double silence_s = length ? fmin(3600.0, 4.0 * first_byte_s) : UNKNOWN_SILENCE_S;
+  double silence_s = r->chosen ? fmin(3600.0, 4.0 * first_byte_s) : UNKNOWN_SILENCE_S;
   if (length) set_header(f, "x-gateway-destination-endpoint", text, length);
   if (silence_s > t->header->min_silence_s)
     set_header(f, "x-envoy-upstream-rq-per-try-timeout-ms", number,
                (size_t)snprintf(number, sizeof number, "%.0f", 1000 * silence_s));
-  if (length && r->chosen < MAX_CHOSEN)
+  if (r->chosen && r->chosen < MAX_CHOSEN)
     set_header(f, "x-envoy-max-retries", number, (size_t)snprintf(number, sizeof number, "%d", r->chosen));
   if (t->header->names > 1) set_header(f, "x-penstock-model", (const char *)name->text, (size_t)name->length);
   if (r->streamed) set_header(f, "x-penstock-streamed", "1", 1);
@@ -565,33 +536,15 @@ static double send_request(request *r, table *t, int64_t count, uint32_t blocks)
   return ttft_s + t->endpoints[first].tpot_now_s * (double)w->request.expected_output_tokens;
 }
 
-enum { NO_TOKENS, TOKENS_AFTER_EVENTS, TOKENS_AT_ONCE }; /* of a path: what the first piece of a stream has */
-
-/* Returns what an engine generates for the path: embeddings and scores have no output, and `/responses` streams begin
- * with events before the first token. */
-static int generates(envoy_filter f) {
-  static const char *const NAMES[] = {":path", NULL};
-  static const char *const ENDS[] = {"/responses", "/completions", "/messages", "/transcriptions", "/translations"};
-  char path[256];
-  read_header(f, REQUEST_HEADERS, NAMES, path, sizeof path);
-  size_t length = strcspn(path, "?");
-  for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++) {
-    size_t end = strlen(ENDS[i]);
-    if (length >= end && !memcmp(path + length - end, ENDS[i], end)) return i ? TOKENS_AT_ONCE : TOKENS_AFTER_EVENTS;
-  }
-  return NO_TOKENS;
-}
-
 /* Notes for Python what is known of a request when it is decided. */
-static void note_request(envoy_filter f, request *r, const table *t, const penstock_name *name, double now_s) {
+static void note_request(request *r, const table *t, const penstock_name *name, double now_s) {
   const penstock_request *q = &r->w->request;
   penstock_ended *e = &r->seen;
   int64_t bytes = (int64_t)r->scan.bytes, choices = r->scan.choices;
   e->generation = t->header->generation, e->name = name ? name - t->names : -1, e->prompt_bytes = bytes;
   e->choices = choices > 1 ? (choices < 128 ? choices : 128) : 1;
-  int tokens = generates(f);
-  r->shows_tokens = r->streamed && tokens != TOKENS_AFTER_EVENTS;
-  e->flags = (r->streamed ? SEEN_STREAMED : 0) | (tokens ? SEEN_GENERATES : 0);
+  r->shows_tokens = r->streamed && r->asked.tokens != TOKENS_AFTER_EVENTS;
+  e->flags = (r->streamed ? SEEN_STREAMED : 0) | (r->asked.tokens ? SEEN_GENERATES : 0);
   e->counted_prompt = e->counted_cached = e->counted_output = -1;
   e->sent_s = now_s, e->waited_s = name ? q->waited_s : 0.0, e->slo_class = -1, e->ttft_limit_s = e->tpot_limit_s = e->e2e_limit_s = INFINITY;
   if (!name) return;
@@ -613,12 +566,12 @@ static int decide(envoy_filter f, request *r) {
   if (!name) {
     bool named = r->scan.has_model && r->scan.model_length;
     w->state->refused++;
-    note_request(f, r, t, NULL, now_s);
+    note_request(r, t, NULL, now_s);
     answer(f, r, named ? 404 : 400, named ? "no-such-model" : "no-model", 0,
            named ? "The model does not exist; /v1/models lists the models." : "`model` is missing; /v1/models lists the models.");
     decided = IS_ANSWERED;
   } else {
-    double hold_s = describe(f, r, t, name, now_s);
+    double hold_s = describe(r, t, name, now_s);
     uint32_t blocks = scan_keys(&r->scan, scan_hash((const char *)name->text, (size_t)name->length), w->keys);
     penstock_prefix_table prefix = {t->blocks, {t->header->prefix_rows}, t->holders,
         {t->header->prefix_rows, t->header->prefix_words}, w->keys, {blocks}, w->common, {t->header->prefix_words}, w->hits,
@@ -628,7 +581,7 @@ static int decide(envoy_filter f, request *r) {
     penstock_sample *sample = begin_sample(w, t);
     int64_t count = rank(w, t, sample);
     if (sample) end_sample(w, t, sample, count);
-    note_request(f, r, t, name, now_s);
+    note_request(r, t, name, now_s);
     double first_byte_s = count ? send_request(r, t, count, blocks) : 0.0;
     if (!count) decided = refuse(f, r, t, hold_s);
     if (decided == GOES_ON) {
@@ -649,12 +602,6 @@ static void see_whole(request *r, const char *p, size_t length) { answer_piece(&
 static void see_stream(request *r, const char *p, size_t length) {
   answer_piece(&r->answer, p, length);
   answer_events(&r->answer, p, length);
-}
-
-static int64_t number_in(envoy_filter f, int of, const char *name) {
-  char text[16];
-  const char *const names[] = {name, NULL};
-  return read_header(f, of, names, text, sizeof text) ? strtol(text, NULL, 10) : 0;
 }
 
 /* Blames the endpoints that were tried before the one that answered, as soon as its answer begins. */
@@ -732,10 +679,12 @@ static const char *open_library(const char *path) {
   return NULL;
 }
 
-/* Opens the state, once per process. The configuration is the folder, the workers and the library, one per line. */
+/* Opens the state, once per process. The configuration is the folder, the workers, the library and the reserved
+ * headers, one per line. */
 static const char *open_module(const char *config, char *library) {
   size_t size = 8;
-  if (sscanf(config, "%511[^\n]\n%d\n%511[^\n]", module.folder, &module.workers, library) != 3) return "no configuration: ";
+  if (sscanf(config, "%511[^\n]\n%d\n%511[^\n]\n%511[^\n]", module.folder, &module.workers, library, module.reserved) != 4)
+    return "no configuration: ";
   if (module.workers < 1 || module.workers > MAX_WORKERS) return "too many worker threads: ";
   const char *wrong = open_library(library);
   if (wrong) return wrong;
@@ -766,9 +715,9 @@ static bool has_table(void) {
 }
 
 const void *ON_FILTER(config_new)(void *config_of_envoy, envoy_bytes name, envoy_bytes config) {
-  char text[1200], library[512] = "";
+  char text[1700], library[512] = "";
   (void)config_of_envoy, (void)name;
-  snprintf(text, sizeof text, "%.*s", (int)(config.length < 1100 ? config.length : 1100), config.ptr);
+  snprintf(text, sizeof text, "%.*s", (int)(config.length < 1600 ? config.length : 1600), config.ptr);
   if (!module.opened) {
     const char *wrong = open_module(text, library);
     if (wrong) {
@@ -796,6 +745,7 @@ void ON_FILTER(destroy)(const void *m) {
 
 int ON_FILTER(request_headers)(envoy_filter f, void *m, bool end) {
   request *r = m;
+  read_headers(f, module.reserved, &r->asked);
   if (!r->w || !end) return r->w ? HEADERS_STOP : HEADERS_CONTINUE;
   table *t = enter(r->w);
   if (t->header->names > 1) { /* without a body there is nothing to decide, but routes need a model */

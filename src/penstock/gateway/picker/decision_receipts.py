@@ -20,6 +20,7 @@ FOREIGN: Final = (
     "not a receipt of this version, or changed since; read it with the penstock that wrote it, "
     "or write new ones with `penstock route --receipts FILE`"
 )
+_PIECE_BYTES: Final = 1 << 16
 _ARRAYS: Final = {
     "request": REQUEST,
     "endpoints": ENDPOINT,
@@ -43,6 +44,7 @@ class ReceiptBook:
         publish: Callable[[Records], None] | None = None,
     ) -> None:
         self._every, self.count, self._addresses = every, count, addresses
+        _drop_incomplete_line(path)
         self._file: IO[str] | None = path.open("a", encoding="ascii", buffering=1)
         self.outcomes = OutcomeBook(self._write, meters=meters, publish=publish)
 
@@ -102,6 +104,26 @@ class DecisionReceipt:
         If the order of endpoints is empty, the choice is REJECTED.
         """
         return PickSample(self.request, self.endpoints, self.hits, self.order[0] if self.order else REJECTED)
+
+
+def _drop_incomplete_line(path: Path) -> None:
+    """Remove the last line of a file if a killed process left it incomplete, so that the next line can be read."""
+    try:
+        file = path.open("rb+")
+    except FileNotFoundError:
+        return
+    with file:
+        end = size = file.seek(0, 2)
+        while end:
+            start = max(0, end - _PIECE_BYTES)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        if end < size:
+            file.truncate(end)
 
 
 def read_receipts(path: Path) -> Iterator[DecisionReceipt]:
