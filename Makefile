@@ -173,7 +173,7 @@ bench: $(VENV)/.installed ## requests a second through the simulator, ten thousa
 routing: $(VENV)/.installed ## run the experiments of docs/reports/routing-results.md again and write its tables (an hour; needs the traces)
 	$(BIN)/python tools/bench_routing.py highest wrong robust flatness speed elasticity --tables
 
-overload: $(VENV)/.installed ## compare policies from 50% to 150% of capacity and write the tables of docs/reports/overload-results.md (half an hour; needs the traces)
+overload: $(VENV)/.installed ## compare policies from 50% to 150% of capacity and write the tables of docs/reports/overload-results.md (three minutes on a quiet machine; needs the traces)
 	PYTHONPATH=tools $(BIN)/python tools/bench_overload.py
 
 exports: $(VENV)/.installed ## formulas of other routers with defaults and with exported constants: tables of docs/reports/export-results.md (ten minutes; needs the traces)

@@ -1,7 +1,7 @@
 """Makes an invoice by tenant from the receipts of gateways: `penstock bill`."""
 
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,6 +19,7 @@ from penstock.api.arguments.endpoint_record import endpoint_record
 from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
 from penstock.api.options.file_types import AskedFleet
 from penstock.billing.answer_tokens import MeteredTokens, TokenScale, token_scale
+from penstock.billing.busy_time import busy_seconds
 from penstock.billing.charges import RentedTime
 from penstock.billing.invoice import (
     IDLE_RULES,
@@ -29,7 +30,7 @@ from penstock.billing.invoice import (
     PricePerMtok,
     make_invoice,
 )
-from penstock.billing.observed_scale import ObservedAnswers, observed_scale
+from penstock.billing.observed_scale import ObservedAnswers, correct_coefficients
 from penstock.billing.step_seconds import StepCoefficients, TokenWork, token_work
 from penstock.errors import UsageError
 from penstock.fleet.pools import Fleet, Pool
@@ -222,52 +223,37 @@ def _billed_pool(
 ) -> BilledPool:
     """Return a pool with its coefficients and its rented and busy time. `served` has requests of all recorded time."""
     mine = [one for one in charged if one.pool == pool.name]
-    busy_s = busy_seconds(mine, period)
-    flight_s = fsum(_clip(one, period)[1] - _clip(one, period)[0] for one in mine)
+    clipped = [_clip(one, period) for one in mine]
+    begun_s, ended_s = np.array(clipped, float).reshape(-1, 2).T
+    busy_s = busy_seconds([one.endpoint for one in mine], begun_s, ended_s)
+    flight_s = fsum(ended - begun for begun, ended in clipped)
     record = endpoint_record(placed_pool(fleet, pool), pool)
     hours = replica_hours.get(pool.name)
     rented_s = pool.replicas * period.seconds if hours is None else hours * _HOUR_S
     mean_batch = max(1.0, flight_s / busy_s) if busy_s > 0 else 1.0
     known = [(outcome, work) for outcome, work in served if outcome.pool == pool.name]
+    predicted = StepCoefficients.of(record[0])
     return BilledPool(
         name=pool.name,
         model=pool.model,
         vendor=pool.vendor,
-        coefficients=_as_observed(StepCoefficients.of(record[0]), known, mean_batch),
+        coefficients=correct_coefficients(predicted, _answers(predicted, known), mean_batch),
         time=RentedTime(rented_s=rented_s, busy_s=busy_s, usd_per_s=float(record["usd_per_s"][0])),
         mean_batch=mean_batch,
     )
 
 
-def _as_observed(
-    coefficients: StepCoefficients, served: Sequence[tuple[RequestOutcome, TokenWork]], mean_batch: float
-) -> StepCoefficients:
-    """Return the coefficients with the corrections that explain the decode times of a pool's recorded requests."""
+def _answers(coefficients: StepCoefficients, served: Sequence[tuple[RequestOutcome, TokenWork]]) -> ObservedAnswers:
+    """Return the times of a pool's recorded requests."""
     outcomes = [outcome for outcome, _ in served]
     sent_s = np.array([one.sent_unix_s for one in outcomes], float)
-    answers = ObservedAnswers(
+    return ObservedAnswers(
         endpoint=[one.endpoint for one in outcomes],
         sent_s=sent_s,
         first_s=sent_s + np.array([nan if one.ttft_s is None else one.ttft_s for one in outcomes], float),
         ended_s=np.array([one.ended_unix_s for one in outcomes], float),
         predicted=coefficients.step_seconds(token_work(work for _, work in served)),
     )
-    scale = observed_scale(answers, coefficients.shared_step_s(mean_batch))
-    return replace(coefficients, prefill_correction=scale.prefill, decode_correction=scale.decode)
-
-
-def busy_seconds(outcomes: Iterable[RequestOutcome], period: BilledPeriod) -> float:
-    """Return the seconds in which endpoints had a request in flight, summed over the endpoints."""
-    spans = defaultdict[str, list[tuple[float, float]]](list)
-    for one in outcomes:
-        spans[one.endpoint].append(_clip(one, period))
-    total = list[float]()
-    for mine in spans.values():
-        until_s = period.start_unix_s
-        for begun_s, ended_s in sorted(mine):
-            total.append(max(0.0, ended_s - max(begun_s, until_s)))
-            until_s = max(until_s, ended_s)
-    return fsum(total)
 
 
 def _clip(outcome: RequestOutcome, period: BilledPeriod) -> tuple[float, float]:

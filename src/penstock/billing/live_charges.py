@@ -2,7 +2,8 @@
 
 Each settlement divides the busy time since the last one with `charge_requests`, as a bill of that time does. Busy time
 of requests in flight cannot be charged yet. It waits, in proportion to request seconds, until they end. The dollars of
-tenants, idle time and waiting time equal rent times time.
+tenants, idle time and waiting time equal rent times time. As in a bill, coefficients are corrected by observed decode
+times: those of the last minutes, at a few replicas of each pool.
 """
 
 from collections import defaultdict
@@ -13,7 +14,9 @@ from typing import Final
 
 import numpy as np
 
+from penstock.billing.busy_time import busy_seconds
 from penstock.billing.charges import RentedTime, charge_requests
+from penstock.billing.observed_scale import ObservedAnswers, correct_coefficients
 from penstock.billing.step_seconds import TOKEN_WORK, StepCoefficients
 from penstock.routing.records import Records
 
@@ -31,12 +34,16 @@ class LivePool:
     """Addresses of the replicas, whether they are up or not."""
 
 
+_OBSERVED_S: Final = 300.0
+_OBSERVED_REPLICAS: Final = 4
+"""Replicas of a pool whose answers correct its coefficients. Replicas of a pool are alike."""
 CHARGED_REQUEST: Final = np.dtype(
     [
         ("tenant", "O"),
         ("pool", "O"),
         ("endpoint", "O"),
         ("sent_s", "f8"),
+        ("first_s", "f8"),  # time of the first token; NaN if it was not seen
         ("ended_s", "f8"),
         *TOKEN_WORK.descr,
     ]
@@ -71,6 +78,8 @@ class _PoolBooks:
     waiting_s: float = 0.0
     """Busy seconds that no request was charged for."""
     ended: list[Records] = field(default_factory=list)
+    observed: Records = field(default_factory=lambda: np.zeros(0, CHARGED_REQUEST))
+    """Requests of the last minutes at the first replicas, which correct the coefficients."""
     in_flight: int = 0
     tenants_usd: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     idle_usd: float = 0.0
@@ -172,10 +181,11 @@ def _busy_seconds(clock: _EndpointClock, in_flight: int, passed_s: float, now_s:
 
 def _settle(books: _PoolBooks) -> SettledWork:
     pool, ended = books.pool, np.concatenate([np.zeros(0, CHARGED_REQUEST), *books.ended])
+    _observe(books, ended)
     if not books.in_flight:
         books.flight_s = 0.0
     ended_s = fsum((ended["ended_s"] - ended["sent_s"]).tolist())
-    work = pool.coefficients.step_seconds(ended)
+    work = _correct(pool.coefficients, books.observed).step_seconds(ended)
     rest_s = max(0.0, books.flight_s)
     released_s = books.waiting_s if not rest_s else books.waiting_s * ended_s / (ended_s + rest_s)
     released_s = released_s if len(ended) else 0.0
@@ -198,3 +208,25 @@ def _settle(books: _PoolBooks) -> SettledWork:
     books.rented_s = books.idle_s = 0.0
     books.ended = []
     return settled
+
+
+def _observe(books: _PoolBooks, ended: Records) -> None:
+    """Add requests to those that correct the coefficients, and drop the oldest."""
+    seen = np.concatenate(
+        [books.observed, ended[np.isin(ended["endpoint"], books.pool.endpoints[:_OBSERVED_REPLICAS])]]
+    )
+    books.observed = seen[seen["ended_s"] > seen["ended_s"].max(initial=0.0) - _OBSERVED_S]
+
+
+def _correct(coefficients: StepCoefficients, observed: Records) -> StepCoefficients:
+    endpoints = observed["endpoint"].tolist()
+    busy_s = busy_seconds(endpoints, observed["sent_s"], observed["ended_s"])
+    flight_s = fsum((observed["ended_s"] - observed["sent_s"]).tolist())
+    answers = ObservedAnswers(
+        endpoint=endpoints,
+        sent_s=observed["sent_s"],
+        first_s=observed["first_s"],
+        ended_s=observed["ended_s"],
+        predicted=coefficients.step_seconds(observed),
+    )
+    return correct_coefficients(coefficients, answers, max(1.0, flight_s / busy_s) if busy_s > 0 else 1.0)

@@ -7,13 +7,13 @@ with different parts tell three factors apart. Factors start from 1, so few answ
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.billing.step_seconds import Floats, StepSeconds
+from penstock.billing.step_seconds import Floats, StepCoefficients, StepSeconds
 
 _MIN_STEPS: Final = 16
 """Decode steps below which an answer says little, because single steps differ."""
@@ -49,6 +49,18 @@ class ObservedScale:
 
     prefill: float = 1.0
     decode: float = 1.0
+
+
+def correct_coefficients(
+    coefficients: StepCoefficients, answers: ObservedAnswers, mean_batch: float
+) -> StepCoefficients:
+    """Return a pool's coefficients with the corrections that explain the decode times of its answers."""
+    scale = observed_scale(answers, coefficients.shared_step_s(mean_batch))
+    return replace(
+        coefficients,
+        prefill_correction=coefficients.prefill_correction * scale.prefill,
+        decode_correction=coefficients.decode_correction * scale.decode,
+    )
 
 
 def observed_scale(answers: ObservedAnswers, step_s: float) -> ObservedScale:

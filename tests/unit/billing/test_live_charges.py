@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import astuple
-from math import fsum
+from math import fsum, nan
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +41,7 @@ def ended(tenant: str, sent_s: float, ended_s: float, endpoint: str = "p0", work
 
 
 def rows_of(requests: list[ChargedRequest]) -> Records:
-    return np.array([(*one[:-1], *astuple(one.work)) for one in requests], CHARGED_REQUEST)
+    return np.array([(*one[:4], nan, one.ended_s, *astuple(one.work)) for one in requests], CHARGED_REQUEST)
 
 
 def run(

@@ -6,6 +6,7 @@ from math import nan
 import numpy as np
 import pytest
 
+from penstock.billing.live_charges import CHARGED_REQUEST, LiveCharges, LivePool
 from penstock.billing.observed_scale import ObservedAnswers, ObservedScale, observed_scale
 from penstock.billing.step_seconds import StepCoefficients, StepSeconds, TokenWork, token_work
 from penstock.emulator.emulated_engine import EmulatedEngine, EmulatedRequest
@@ -95,3 +96,31 @@ def test_replicas_do_not_mix() -> None:
     )
     one, two = (observed_scale(answers, COST.step_s) for answers in (once, twice))
     assert two.prefill == pytest.approx(one.prefill, rel=0.02)
+
+
+def live_shares(predicted: StepCoefficients, seen: ObservedAnswers) -> dict[str, float]:
+    """Charge the requests while they are served: a look every 0.1 s, a settlement every 30 s."""
+    rows = np.zeros(len(seen.endpoint), CHARGED_REQUEST)
+    document = np.arange(len(rows)) % 3 == 0
+    rows["pool"], rows["endpoint"], rows["tenant"] = "pool", "replica", np.where(document, "documents", "chats")
+    for name in ("sent_s", "first_s", "ended_s"):
+        rows[name] = getattr(seen, name)
+    rows["input_tokens"], rows["output_tokens"] = np.where(document, 1500, 100), np.where(document, 8, 120)
+    charges, now_s = LiveCharges(0.0), 0.0
+    charges.use([LivePool(name="pool", model="m", coefficients=predicted, usd_per_s=0.001, endpoints=("replica",))])
+    for look in range(1, int(rows["ended_s"].max() * 10) + 20):
+        before_s, now_s = now_s, look / 10
+        charges.add(rows[(rows["ended_s"] > before_s) & (rows["ended_s"] <= now_s)])
+        charges.look(now_s, {"replica": int(((rows["sent_s"] <= now_s) & (rows["ended_s"] > now_s)).sum())})
+        if look % 300 == 0:
+            charges.settle()
+    charges.settle()
+    usd = charges.books["pool"].tenants_usd
+    return {tenant: one / sum(usd.values()) for tenant, one in usd.items()}
+
+
+@pytest.mark.parametrize(("prefill", "decode"), [(2.0, 1.0), (0.5, 1.5), (1.0, 0.5)])
+def test_live_charges_correct_wrong_coefficients_as_the_bill_does(prefill: float, decode: float) -> None:
+    right, seen = true_coefficients(), observed(true_coefficients())
+    wrong = replace(right, prefill_correction=prefill, decode_correction=decode)
+    assert live_shares(wrong, seen) == pytest.approx(live_shares(right, seen), rel=0.1)

@@ -2,7 +2,6 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import fsum
 from typing import Final
 
@@ -29,15 +28,12 @@ class CostMetrics:
     def __init__(self, names: TenantNames, now_s: float, epoch_unix_s: Callable[[], float] = lambda: 0.0) -> None:
         """Begin at a time of a clock that never jumps. `epoch_unix_s` returns the Unix time of that clock's zero."""
         self._names, self._charges, self._epoch_unix_s = names, LiveCharges(now_s), epoch_unix_s
-        self._fleet: RoutedFleet | None = None
-        self._learned: Records | None = None
         self._settled_s = now_s
         self._recent: deque[tuple[float, list[SettledWork]]] = deque()
 
-    def use(self, fleet: RoutedFleet, learned: Records | None = None) -> None:
-        """Charge for the endpoints of a fleet from now on, with the corrections that routing learns, if known."""
-        self._fleet, self._learned = fleet, learned
-        self._charges.use([_live_pool(fleet, name, learned) for name in dict.fromkeys(fleet.pools)])
+    def use(self, fleet: RoutedFleet) -> None:
+        """Charge for the endpoints of a fleet from now on."""
+        self._charges.use([_live_pool(fleet, name) for name in dict.fromkeys(fleet.pools)])
 
     def add(self, outcomes: Records) -> None:
         """Note requests that have ended. Refused and failed requests pay nothing."""
@@ -49,14 +45,13 @@ class CostMetrics:
         charged["cached_tokens"] = np.minimum(outcomes["cached_tokens"], outcomes["input_tokens"])
         charged["ended_s"] = outcomes["ended_unix_s"] - self._epoch_unix_s()
         charged["sent_s"] = charged["ended_s"] - outcomes["duration_s"]
+        charged["first_s"] = charged["sent_s"] + outcomes["ttft_s"]
         self._charges.add(charged)
 
     def look(self, now_s: float, in_flight: Mapping[str, int]) -> None:
         """Count the time since the last look, and settle what has ended every 30 seconds."""
         self._charges.look(now_s, in_flight)
         if now_s - self._settled_s >= SETTLE_EVERY_S:
-            if self._fleet is not None:
-                self.use(self._fleet, self._learned)
             self._recent.append((now_s - self._settled_s, self._charges.settle()))
             self._settled_s = now_s
             while fsum(seconds for seconds, _ in self._recent) > _WINDOW_S:
@@ -128,21 +123,13 @@ def _prices(model: str, basis: str, usd: float, works: Sequence[SettledWork]) ->
         yield text, usd * part / tokens * _MTOK
 
 
-def _live_pool(fleet: RoutedFleet, name: str, learned: Records | None = None) -> LivePool:
-    """Return a pool of the fleet, with the mean of the corrections that its endpoints have learned."""
+def _live_pool(fleet: RoutedFleet, name: str) -> LivePool:
     places = [index for index, pool in enumerate(fleet.pools) if pool == name]
     record = fleet.endpoints[places[0]]
-    coefficients = StepCoefficients.of(record)
-    if learned is not None:
-        coefficients = replace(
-            coefficients,
-            prefill_correction=float(np.mean(learned["prefill_correction"][places])),
-            decode_correction=float(np.mean(learned["decode_correction"][places])),
-        )
     return LivePool(
         name=name,
         model=fleet.served[places[0]],
-        coefficients=coefficients,
+        coefficients=StepCoefficients.of(record),
         usd_per_s=float(record["usd_per_s"]),
         endpoints=tuple(fleet.addresses[index] for index in places),
     )

@@ -111,13 +111,11 @@ class Scraper:
         self._tasks = [asyncio.create_task(self._watch(one, counts[:, index])) for index, one in enumerate(endpoints)]
         self._tasks.append(asyncio.create_task(self._update_envoy(fleet, endpoints)))
         self._tasks.append(asyncio.create_task(self._count_active(fleet, reports)))
-        learned: Records | None = None
         if self._ended is not None:
             learner = LengthLearner(self._folder, fleet, EndpointTables(reports, counts))
-            learned = learner.endpoints
             self._ended.use(fleet, reports)
             self._tasks += [asyncio.create_task(learner.run()), asyncio.create_task(self._ended.run())]
-        self._tasks.append(asyncio.create_task(self.usage.run(fleet, counts, learned)))
+        self._tasks.append(asyncio.create_task(self.usage.run(fleet, counts)))
         for device in fleet.devices:
             waker = ModelWaker(device, fleet, reports, counts)
             for index, model in waker.models.items():

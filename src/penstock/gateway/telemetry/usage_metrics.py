@@ -29,9 +29,9 @@ class UsageMetrics:
         self._requests.add(outcomes)
         self._costs.add(outcomes)
 
-    async def run(self, fleet: RoutedFleet, counts: Records, learned: Records | None) -> None:
+    async def run(self, fleet: RoutedFleet, counts: Records) -> None:
         """Count busy and idle time of a fleet until the task is cancelled."""
-        self.use(fleet, learned)
+        self.use(fleet)
         while True:
             in_flight = counts["in_flight"].sum(axis=0).tolist()
             self.look(time.monotonic(), dict(zip(fleet.addresses, in_flight, strict=True)))
