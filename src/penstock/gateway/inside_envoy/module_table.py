@@ -14,11 +14,11 @@ import numpy as np
 
 from penstock.compiled.c_header import record_struct
 from penstock.gateway.inside_envoy.ended_ring import ENDED, RING_HEAD, RING_RECORDS
-from penstock.gateway.state.routed_fleet import SHED_FRACTION, RoutedFleet
+from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT, EndpointTables, carry_over, shared_array
 from penstock.routing.admission import hold_seconds
 from penstock.routing.prefix_blocks import HOLDERS_PER_WORD, PREFIX_BLOCK
-from penstock.routing.records import ENDPOINT, OVERLOAD, PARAMETERS, REQUEST, Records
+from penstock.routing.records import ENDPOINT, OVERLOAD, PARAMETERS, REQUEST, SHED_FRACTION, Records
 from penstock.routing.suspicion import SUSPECT
 from penstock.routing.tenant_shares import TENANT, TENANT_BUCKETS
 

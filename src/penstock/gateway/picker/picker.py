@@ -20,10 +20,10 @@ from penstock.gateway.picker.prefix_index import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.picker.request_body import RequestBody, RequestHints
 from penstock.gateway.picker.retry_after import ShedRatio, retry_s
 from penstock.gateway.picker.tenant_weights import TenantWeights
-from penstock.gateway.state.routed_fleet import SHED_FRACTION, RoutedFleet, list_names
+from penstock.gateway.state.routed_fleet import RoutedFleet, list_names
 from penstock.gateway.state.timeouts import SILENCE_S, silence_s
 from penstock.routing.admission import hold_seconds
-from penstock.routing.records import HOLD, OVERLOAD, REFUSE, REQUEST, SERVE, Records
+from penstock.routing.records import HOLD, OVERLOAD, REFUSE, REQUEST, SERVE, SHED_FRACTION, Records
 
 MAX_CHOSEN: Final = 3
 """Maximum number of endpoints that are chosen for a request: the first choice and two fallbacks."""

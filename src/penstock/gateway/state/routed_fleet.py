@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import inf, log
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
@@ -18,15 +17,6 @@ from penstock.routing.autoscaler.sustained import LoadKind, sustained_requests_p
 from penstock.routing.records import CLASSES, ENDPOINT, Records, default_parameters, new_endpoints
 from penstock.workload import Overload
 
-SHED_FRACTION: Final = 0.5
-"""Probability of a missed SLO above which a sheddable request is shed, because serving it would delay other requests.
-
-For a tenant beyond its fair share, the threshold is multiplied by the tenant's weight. Simulations compared three
-values at a load of 150% of capacity. In these simulations, one tenant sent 90% of the requests, all of them sheddable.
-Goodput was 1,861 tokens/s with the policy's default of 0.9, 2,073 tokens/s with 0.5, and 2,011 tokens/s with 0.2. With
-these three thresholds, the SLO attainment of the other tenant was 77%, 99% and 100%. Each simulation had 6,000 requests
-to llama-3.1-70b on one H100 pair and one MI300X.
-"""
 _CHAT = LoadKind(share=1.0, input_tokens=1024, output_tokens=256)
 _MAX_MODELS = 60
 """Maximum number of models and adapters together. Each model and each adapter has one bit in an endpoint's record."""
@@ -148,7 +138,7 @@ class RoutedFleet:
     def parameters(self, pickers: int) -> Records:
         """Return the policy's parameters for this fleet, such as the SLO of each class and the number of pickers."""
         parameters = default_parameters()
-        parameters["pickers"], parameters["shed_fraction"] = pickers, SHED_FRACTION
+        parameters["pickers"] = pickers
         for number, item in enumerate(self.classes[:CLASSES]):
             if item.tpot_s is not None:
                 parameters["class_tpot_s"][0, number] = item.tpot_s
