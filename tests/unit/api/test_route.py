@@ -218,7 +218,7 @@ def test_pickers_decide_where_the_module_cannot_and_the_log_says_why(
     assert (settings.protocol, settings.pickers, settings.inside) == ("ext_proc_buffered", 3, False)
     (said,) = caplog.messages
     assert said.startswith(
-        "the policy does not run inside Envoy, so Envoy asks pickers by ext_proc: the module needs Envoy"
+        "the policy does not run inside Envoy, so Envoy asks pickers by ext_proc_buffered: the module needs Envoy"
     )
     caplog.clear()
     assert envoy_settings(GatewayOptions(), tmp_path, wakes_models=True).protocol == "ext_proc_buffered"
