@@ -58,7 +58,7 @@ class CalibrationRun:
     tpot_ms: Number
     ttft_ms: Number
     users: Annotated[float, number(low=1.0, high=1e6, digits=_DIGITS)]
-    """Mean number of requests in flight, per rank if ranks are independent."""
+    """Number of requests in flight, per rank if ranks are independent. In an open loop it is the simulated one."""
     input_tokens: Annotated[float, number(low=1.0, high=1e8, digits=_DIGITS)]
     output_tokens: Annotated[float, number(low=1.0, high=1e8, digits=_DIGITS)]
     factor: Factor

@@ -51,7 +51,7 @@ class ComparedRun:
     before: SimulatedRun
     after: SimulatedRun
     load: tuple[float, float, float]
-    """Mean number of requests in flight per rank, input tokens and output tokens."""
+    """Number of requests in flight per rank, input tokens and output tokens."""
     log_factor: float
     """Logarithm of the factor on step times with which the simulated time per token is the measured one."""
 
@@ -85,6 +85,7 @@ class _Matched:
     """Runs as simulated with one factor on prompts, and steps that match each run's time per token."""
 
     factors: list[float]
+    loads: list[tuple[float, float, float]]
     steps: LoadErrors
     simulated: list[SimulatedRun]
     first_errors: list[float]
@@ -98,41 +99,43 @@ def fit_correction(
 
     `ranks` is the number of independent ranks that share the load of a run.
     """
-    loads = [_load_of(run, ranks) for run in runs]
     noise, sigma = [first_noise(run) for run in runs], sigma_of(first_prior)
     before = [replay_at(0.0)(run, 0.0) for run in runs]
     prompt_log, slope = 0.0, 1.0
-    matched = _match(runs, loads, replay_at(0.0), [0.0] * len(runs), sigma_of(prior))
+    matched = _match(runs, ranks, replay_at(0.0), [0.0] * len(runs), sigma_of(prior))
     for _ in range(_ROUNDS):
         wanted = _posterior(matched.first_errors, noise, sigma, at=prompt_log, slope=slope).log_factor
         step = min(_PROMPT_STEP, max(-_PROMPT_STEP, wanted - prompt_log))
         if abs(step) <= _PROMPT_CLOSE:
             break
-        again = _match(runs, loads, replay_at(prompt_log + step), matched.factors, sigma_of(prior))
+        again = _match(runs, ranks, replay_at(prompt_log + step), matched.factors, sigma_of(prior))
         slope = (fmean(matched.first_errors) - fmean(again.first_errors)) / step
         slope = min(_PROMPT_SLOPES[1], max(_PROMPT_SLOPES[0], slope))
         prompt_log, matched = prompt_log + step, again
     prompts = _posterior(matched.first_errors, noise, sigma, at=prompt_log, slope=slope)
     compared = tuple(
         ComparedRun(run=run, before=old, after=new, load=load, log_factor=factor)
-        for run, old, new, load, factor in zip(runs, before, matched.simulated, loads, matched.factors, strict=True)
+        for run, old, new, load, factor in zip(
+            runs, before, matched.simulated, matched.loads, matched.factors, strict=True
+        )
     )
     return FittedCorrection(steps=matched.steps, prompts=replace(prompts, log_factor=prompt_log), runs=compared)
 
 
 def _match(
     runs: Sequence[LoadRun],
-    loads: Sequence[tuple[float, float, float]],
+    ranks: int,
     replay: Replay,
     begin: Sequence[float],
     prior_sigma: float,
 ) -> _Matched:
     """Match the time per token of each run. `begin` has factors that nearly do."""
     factors = [_matching_factor(run, replay, near) for run, near in zip(runs, begin, strict=True)]
+    loads = [_load_of(run, ranks, replay, fmean(factors)) for run in runs]
     steps = load_errors(loads, factors, prior_sigma)
     simulated = [replay(run, float(each)) for run, each in zip(runs, steps.mean(steps.loads), strict=True)]
     errors = [log(run.ttft.mean_s / one.ttft_s) for run, one in zip(runs, simulated, strict=True)]
-    return _Matched(factors=factors, steps=steps, simulated=simulated, first_errors=errors)
+    return _Matched(factors=factors, loads=loads, steps=steps, simulated=simulated, first_errors=errors)
 
 
 def load_errors(
@@ -158,10 +161,17 @@ def _matching_factor(run: LoadRun, replay: Replay, begin: float) -> float:
     return tried
 
 
-def _load_of(run: LoadRun, ranks: int) -> tuple[float, float, float]:
-    """Return the load of a run: the requests in flight per rank, and the mean lengths. Little's law in an open loop."""
-    latency_s = run.ttft.mean_s + run.output_length.mean * run.tpot.mean_s
-    users = run.users if run.users is not None else run.applied_rate_per_s * latency_s
+def _load_of(run: LoadRun, ranks: int, replay: Replay, shared: float) -> tuple[float, float, float]:
+    """Return the load of a run: the requests in flight per rank, and the mean lengths.
+
+    In an open loop a slow run has more requests in flight than its repetition. If these were its load, the noise
+    between repetitions would look like a change with load. So an open loop has the requests in flight that the
+    simulation has with `shared`, the mean factor of all runs. By Little's law.
+    """
+    users = float(run.users or 0)
+    if run.users is None:
+        seen = replay(run, shared)
+        users = run.applied_rate_per_s * (seen.ttft_s + run.output_length.mean * seen.tpot_s)
     return max(1.0, users / ranks), max(1.0, run.input_length.mean), max(1.0, run.output_length.mean)
 
 

@@ -4,7 +4,7 @@ import json
 import re
 from dataclasses import replace
 from functools import cache, partial
-from math import exp, log
+from math import exp, log, log2
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,20 @@ def test_the_interval_grows_with_the_distance_from_the_measured_load() -> None:
     assert sigmas[0] < 0.05
     assert 0.5 < sigmas[-1] / one.steps.prior_sigma <= 1.05
     assert (three.steps.sigma(at) <= sigmas).all()
+
+
+def test_repetitions_of_an_open_loop_that_differ_say_nothing_of_other_loads() -> None:
+    """A slow repetition has more requests in flight, but the same load. So it widens the interval at every load."""
+    found = fitted(*(measured(run_of(None, 3.0), log(hidden)) for hidden in (1.0, 1.3, 1.0, 1.3)))
+    users = [one.load[0] for one in found.runs]
+    assert max(users) == pytest.approx(min(users), rel=1e-9)
+    at = log_loads([(log2(users[0]) + more, 9.0, 7.0) for more in (0.0, 1.5)])
+    near, far = np.exp(found.steps.mean(at))
+    assert near == pytest.approx(np.sqrt(1.3), rel=0.03)
+    assert far < near
+    low, high = np.exp(found.steps.spread(at))
+    assert near * low < 1.0
+    assert near * high > 1.3
 
 
 def test_a_correction_shrinks_away_from_the_measured_load() -> None:

@@ -163,11 +163,40 @@ def test_stated_rents_and_limits_apply_to_short_names(tmp_path: Path) -> None:
         ("acquire: [buy]", "add `rent`"),
         ("acquire: [rent]\nconstraints: {min_vendors: 2}", "has one vendor"),
         ("acquire: [rent]\nowned: [{id: h100, nodes: 1}]", "remove `owned`"),
+        ("acquire: [rent]\nconstraints: {utilisation: 30%}", "remove `utilisation`"),
+        ("acquire: [rent]\nconstraints: {confidence: 99%}", "remove `utilisation` and `confidence`"),
     ],
 )
 def test_rules_that_would_be_ignored_are_refused(tmp_path: Path, rule: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         shared(tmp_path, PLAN.replace("acquire: [rent]", rule))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("requests_per_s: {value: 0.05, low: 0.04, high: 80}", "without a range"),
+        ("requests_per_s: 0.05\n    growth_per_year: 20%", "remove `growth_per_year`"),
+    ],
+)
+def test_demand_that_would_be_ignored_is_refused(tmp_path: Path, line: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        shared(tmp_path, PLAN.replace("requests_per_s: 0.05", line))
+
+
+def test_a_model_is_one_workload(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'a b' and 'a-b' have one model"):
+        shared(tmp_path, SHORT.replace("llama-3.2-3b", "llama-3.1-8b"))
+
+
+def test_a_spare_is_an_instance_as_in_other_plans(tmp_path: Path) -> None:
+    """The spare of a node that fails cannot be in that node."""
+    by_eights = SHORT.replace("rent_usd_per_hour: 2}", "rent_usd_per_hour: 2, instances: [8]}")
+    answer = shared(tmp_path, by_eights)
+    (choice,) = answer.result.choices
+    assert (choice.devices, choice.spare_devices, choice.rented_devices) == (1, 8, 16)
+    (nodes,) = answer.result.fleets[choice.accelerator].nodes
+    assert (nodes.nodes, nodes.spare_nodes, nodes.node_devices) == (1, 1, 8)
 
 
 def test_another_engine_is_refused(tmp_path: Path) -> None:

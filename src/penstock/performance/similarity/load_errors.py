@@ -24,8 +24,9 @@ _DOUBLINGS: Final = (3.0, 5.0, 9.0)
 """Doublings of users, of input tokens and of output tokens over which loads share a deviation (length scales)."""
 RUN_NOISE: Final = 0.03
 """Standard deviation of the log time per token of a run around its repetitions. Counts as one repetition."""
-_SAME_LOAD: Final = 0.1
-"""Doublings of users and lengths below which two runs have the same load."""
+_SAME_LOAD: Final = 0.3
+"""Doublings of users and lengths below which two runs have the same load. Random arrivals change the requests in flight
+of an open loop by as much, and the deviation that loads share by less than a third of the noise."""
 _P90_SIGMAS: Final = 1.2816
 PRIOR_RUNS: Final = 4.0
 """Number of runs that the stated prior variance counts as when runs show a larger variance."""

@@ -24,7 +24,7 @@ from penstock.planning.shared_placement.shared_fleet import (
 )
 from penstock.planning.shared_placement.shared_fleet_file import shared_fleet_file
 from penstock.planning.spec.catalog_prices import Levels, hourly_price, hourly_sizes
-from penstock.planning.spec.plan_types import AcceleratorPlan, Plan, WorkloadPlan
+from penstock.planning.spec.plan_types import AcceleratorPlan, Constraints, Plan, WorkloadPlan
 
 SIMULATED_HOURS: Final = 2.0
 _ENGINE: Final = "vllm"
@@ -58,8 +58,9 @@ class SharedChoice:
     vendor: str
     devices: int
     spare_devices: int
+    """Devices of the spare instances."""
     rented_devices: int
-    """Devices that are paid for: those needed, in instances of the smallest size that is rented."""
+    """Devices that are paid for: those needed, in instances of the smallest size that is rented, and the spares."""
     dedicated_devices: int
     """Devices without sharing and without spares: at least one per model."""
     usd_per_device_hour: float
@@ -137,7 +138,20 @@ def _check_rules(asked: Plan) -> None:
         raise UsageError("a shared plan has one vendor; remove `min_vendors` and `max_vendor_share`")
     if asked.owned:
         raise UsageError("a shared plan rents all devices; remove `owned`")
+    if rules.utilisation.given or rules.confidence != Constraints().confidence:
+        raise UsageError("a shared plan is sized for P90 times in simulation; remove `utilisation` and `confidence`")
+    names: dict[str, str] = {}
     for workload in asked.workloads:
+        if workload.demand.low < workload.demand.high:
+            raise UsageError(f"workload '{workload.name}': a shared plan serves one rate; state it without a range")
+        if workload.growth_per_year.value:
+            raise UsageError(f"workload '{workload.name}': a shared plan has no growth; remove `growth_per_year`")
+        other = names.setdefault(workload.model, workload.name)
+        if other != workload.name:
+            raise UsageError(
+                f"workloads '{other}' and '{workload.name}' have one model, which a device holds once; "
+                "make them one workload with both `lengths`"
+            )
         if workload.engines and _ENGINE not in workload.engines:
             raise UsageError(
                 f"workload '{workload.name}': shared devices run vLLM, whose sleep times are published; remove `engine`"
@@ -178,10 +192,10 @@ def _choice(
     fleet = smallest_fleet(models, hours=SIMULATED_HOURS, seed=asked.seed, eviction="least-harm")
     if isinstance(fleet, NoSharedFleet):
         return _why_none(fleet)
-    spare = asked.constraints.spare_nodes
     sizes = hourly_sizes(prices, quoted=stated.rent is not None) if stated.instances is None else stated.instances
     smallest = min([*sizes, accelerator.node.devices])
-    rented = ceil((len(fleet.devices) + spare) / smallest) * smallest
+    instances, spare = ceil(len(fleet.devices) / smallest), asked.constraints.spare_nodes
+    rented = (instances + spare) * smallest
     if stated.max_nodes is not None and rented > stated.max_nodes * accelerator.node.devices:
         return f"{rented} devices are more than `max_nodes` allows"
     usd = rented * rent.value * HOURS_PER_YEAR * asked.horizon_years
@@ -189,7 +203,7 @@ def _choice(
         accelerator=accelerator.id,
         vendor=accelerator.vendor,
         devices=len(fleet.devices),
-        spare_devices=spare,
+        spare_devices=spare * smallest,
         rented_devices=rented,
         dedicated_devices=dedicated_devices(models),
         usd_per_device_hour=rent.value,
@@ -203,8 +217,8 @@ def _choice(
     nodes = NodeGroup(
         accelerator=accelerator.id,
         site=asked.sites[0].name if asked.sites else "site",
-        nodes=rented // smallest,
-        spare_nodes=spare // smallest,
+        nodes=instances,
+        spare_nodes=spare,
         node_devices=smallest,
     )
     named = {workload.name: workload.model for workload in asked.workloads}
