@@ -67,6 +67,9 @@ class Stack:
     receipts: str | None = None
     metrics: str | None = None
     step_s: float = STEP_S
+    one_pool: bool = False
+    """Whether the endpoints are replicas of one pool and share what is learned of their speed. Otherwise each is a
+    pool, and light load goes to the one that seems fastest."""
     overload: str = "serve"
     """What may happen to requests beyond capacity."""
     access: str | None = None
@@ -326,7 +329,8 @@ def _fleet(stack: Stack, addresses: Sequence[str], made: int) -> Any:  # noqa: A
         _model_of(stack, (stack.real if address in stack.real else known).index(address)) for address in addresses
     )
     endpoints = new_endpoints(count)
-    endpoints["vendor"] = endpoints["pool"] = range(count)
+    endpoints["vendor"] = range(count)
+    endpoints["pool"] = 0 if stack.one_pool else range(count)
     endpoints["serves"] = [1 << models.index(model) for model in served]
     adapting = stack.real if stack.adapters_of_real else stack.addresses[:1]
     adapters = tuple(stack.adapters if address in adapting else () for address in addresses)

@@ -86,7 +86,8 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PhaseFactors]:
         for host, side in zip(sides, SIDES, strict=True):
             stack = Stack(listen="", addresses=addresses(side), control=f"{side}:{CONTROL_PORT}")
             held.enter_context(started(host, "endpoints", stack, folder))
-        whole = Stack(listen=LISTEN, addresses=both, control="", folder=tempfile.mkdtemp(prefix="penstock-"), pickers=2)
+        folder_of_gateway = tempfile.mkdtemp(prefix="penstock-")
+        whole = Stack(listen=LISTEN, addresses=both, control="", folder=folder_of_gateway, pickers=2, one_pool=True)
         process = held.enter_context(started(gateway, "gateway", whole, folder))
         begun_s = time.monotonic()
         while not on_host(client, lambda: answers(f"http://{LISTEN}/health")):
