@@ -102,9 +102,17 @@ def test_what_is_owned_comes_in_whole_nodes_or_single_devices_and_at_a_known_sit
     assert resolved(H200 + "\nowned: [32xh200]\n").plan.owned[0].nodes == 4
     (single,) = resolved(H200 + "\nowned: [{id: 30xh200, resale_usd: 60k}]\n").plan.owned
     assert (single.nodes, single.unit_devices, single.largest_server) == (30, 1, 8)
-    assert single.resale_usd.value == pytest.approx(60_000 * 4 / 30)
+    assert single.resale_usd.value == pytest.approx(60_000 / 8)
     with pytest.raises(UsageError, match="'moon' is not a site of the plan; use one of main"):
         resolved(H200 + "\nowned: [{id: h200, nodes: 2, site: moon}]\n")
+
+
+@pytest.mark.parametrize(("devices", "nodes_sold"), [(4, 1), (8, 1), (9, 9 / 8), (12, 1.5), (16, 2)])
+def test_a_device_beyond_whole_nodes_is_sold_for_its_share(devices: int, nodes_sold: float) -> None:
+    (owned,) = resolved(H200 + f"\nowned: [{{id: {devices}xh200, resale_usd: 80k, book_usd: 120k}}]\n").plan.owned
+    assert owned.nodes is not None
+    assert owned.nodes * owned.resale_usd.value == pytest.approx(80_000 * nodes_sold)
+    assert owned.nodes * (owned.book_usd or 0) == pytest.approx(120_000 * nodes_sold)
 
 
 def test_a_contract_is_paid_to_the_end_of_its_term() -> None:

@@ -115,9 +115,9 @@ class OwnedEntry:
     then one device."""
     age_years: Annotated[float, number(high=30)] = 0.0
     book_usd: Annotated[float, number()] | None = None
-    """Book value of one node today in dollars."""
+    """Book value of one node today in dollars. Fewer devices than a node are one node."""
     resale_usd: Annotated[Input, Stated("USD/node")] | None = None
-    """Dollars that selling one node today brings."""
+    """Dollars that selling one node today brings. A device beyond whole nodes brings its share of a node."""
     until: Day | None = None
     """Last day of use, because of lease, warranty or space. Default: beyond the horizon."""
     site: str | None = None

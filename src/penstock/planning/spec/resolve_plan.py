@@ -139,12 +139,12 @@ def _resolve_owned(plan: Plan, accelerators: Sequence[Accelerator]) -> tuple[Own
 def _count_devices(entry: OwnedPlan, node_devices: int) -> OwnedPlan:
     """Count owned devices in whole nodes; if they do not fill whole nodes, count single devices.
 
-    Amounts per node are then divided among the devices.
+    Amounts per node are then divided by the devices of a node. Fewer devices than a node are a smaller node.
     """
     nodes, left = divmod(entry.devices or 0, node_devices)
     if not left or entry.devices is None:
         return replace(entry, nodes=entry.nodes or nodes, devices=None)
-    share = (nodes + 1) / entry.devices
+    share = 1 / (node_devices if nodes else entry.devices)
     resale = entry.resale_usd
     return replace(
         entry,

@@ -42,7 +42,8 @@ def confidence_levels(
 ) -> tuple[ConfidenceLevel, ...]:
     """Resize a fleet for several confidences, by the headroom that each of them requires.
 
-    The planned fleet itself is the answer for every higher confidence with which it is enough. For another confidence,
+    The planned fleet itself is the answer for every higher confidence with which it is enough. A smaller fleet balances
+    its load worse, so its replicas count with no more than the capacity of a single one. For another confidence,
     the cheapest of the planned fleet and the `compared` ones is the answer. `others` were not simulated at the plan's
     inputs, so they count only if no number of the planned nodes is enough.
     """
@@ -53,8 +54,9 @@ def confidence_levels(
             found.append(replace(same, planned=level == confidence))
             continue
         asked = needs.headroom(level)
-        grows = _size(mix, problem, own, asked) is not None
-        fleets = (mix, *compared) if grows else (*compared, *others)
+        resized = (mix, *compared, *others) if level > confidence else tuple(map(_alone, (mix, *compared, *others)))
+        grows = _size(resized[0], problem, own, asked) is not None
+        fleets = resized[: 1 + len(compared)] if grows else resized[1:]
         sizes = [(size, fleet) for fleet in fleets if (size := _size(fleet, problem, own, asked)) is not None]
         if not sizes:
             found.append(ConfidenceLevel(confidence=level, usd=None, nodes=None))
@@ -63,6 +65,14 @@ def confidence_levels(
         instead = () if grows and fleet.support == mix.support else tuple(sorted(fleet.support))
         found.append(ConfidenceLevel(confidence=level, usd=usd, nodes=nodes, instead=instead))
     return tuple(found)
+
+
+def _alone(mix: Mix) -> Mix:
+    """Return a fleet whose replicas have at most their capacity alone, without what a large pool adds."""
+    pools = (
+        replace(pool, carried={name: min(1.0, factor) for name, factor in pool.carried.items()}) for pool in mix.pools
+    )
+    return replace(mix, pools=tuple(pools))
 
 
 def _size(mix: Mix, problem: Problem, own: Headroom, asked: Headroom) -> tuple[float, float] | None:
