@@ -2,8 +2,9 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from math import log
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from penstock.api.options.option_fields import takes
 from penstock.api.plan import sources_of
 from penstock.errors import UsageError
 from penstock.fleet.pools import Fleet
+from penstock.guide.grid import Grid
 from penstock.guide.guide_file import (
     DEFAULT_LOADS,
     DEFAULT_OUTPUTS,
@@ -37,7 +39,7 @@ from penstock.guide.guide_result import GuideCell, GuideResult
 from penstock.guide.guide_routes import guide_fleet
 from penstock.guide.make_guide import make_guide
 from penstock.planning.spec.accelerator_entries import AcceleratorEntry
-from penstock.planning.spec.trace_lengths import trace_lengths
+from penstock.planning.spec.trace_lengths import TraceLengths, trace_lengths
 from penstock.reading.text import read_text
 from penstock.report.guide.document import GuideDocument
 from penstock.report.guide.guide_sentences import conclusion
@@ -69,7 +71,10 @@ class GuideAnswer(ApiAnswer):
         return [_row(cell) for cell in self.result.cells]
 
     def fleet(self, requests_per_s: float | None = None) -> Fleet:
-        """Return one fleet with a route for each workload, each at the same load; the middle load by default."""
+        """Return one fleet with a route for each workload, each at the same load.
+
+        By default it is the middle load, or with a trace the load of each prompt length at the trace's peak.
+        """
         return guide_fleet(self.result, requests_per_s)
 
     def render(self, columns: int) -> RenderableType:
@@ -123,15 +128,26 @@ def _question_of_flags(options: GuideOptions, today: date) -> GuideQuestion:
         ttft_per_1k=DEFAULT_TTFT_PER_1K_S if options.slo is None else 0.0,
         weights=("checkpoint",) if options.weights is None else _words(options.weights),
     )
-    if options.trace is not None:
-        entry = _axes_of_trace(options, entry)
+    found = None if options.trace is None else trace_lengths(trace_choice(options.trace, None, options.watch).blocks())
+    if found is not None:
+        entry = _axes_of_trace(options, found, entry)
     named = None if options.on is None else tuple(AcceleratorEntry(id=name) for name in _words(options.on))
-    return question_of(GuideFile(name=f"Guide for {options.what}", grid=entry, accelerators=named), "guide", today)
+    file = GuideFile(name=f"Guide for {options.what}", grid=entry, accelerators=named)
+    question = question_of(file, "guide", today)
+    return question if found is None else replace(question, grid=_with_trace_loads(question.grid, found))
 
 
-def _axes_of_trace(options: GuideOptions, entry: GridEntry) -> GridEntry:
+def _with_trace_loads(grid: Grid, found: TraceLengths) -> Grid:
+    """Return the grid with the load of each prompt length: that of the requests whose prompts are nearest to it."""
+    loads = dict.fromkeys(grid.prompts, 0.0)
+    for share in found.shares:
+        nearest = min(grid.prompts, key=lambda prompt: abs(log(prompt / max(1, share.bucket.input_tokens))))
+        loads[nearest] += share.fraction * found.requests_per_s
+    return replace(grid, trace_loads=tuple(float(f"{load:.3g}") for load in loads.values()))
+
+
+def _axes_of_trace(options: GuideOptions, found: TraceLengths, entry: GridEntry) -> GridEntry:
     """Return the axes with the prompts, the mean output and the load of a trace; stated axes are kept."""
-    found = trace_lengths(trace_choice(options.trace or "", None, options.watch).blocks())
     lengths = [share.bucket for share in found.shares]
     prompts = sorted({int(float(f"{bucket.input_tokens:.2g}")) or 1 for bucket in lengths})
     mean = sum(share.fraction * share.bucket.output_tokens for share in found.shares)

@@ -87,8 +87,9 @@ def _at_measured_lengths(fitted: FittedCorrection, placement: Placement) -> Prop
     if found is None:
         return None
     load = found.load
+    served = next((one.run.model for one in fitted.runs if one.run.model), placement.deployment.model.name)
     command = [
-        *("vllm", "bench", "serve", "--base-url", "URL", "--model", placement.deployment.model.name),
+        *("vllm", "bench", "serve", "--base-url", "URL", "--model", served),
         *("--dataset-name", "random", "--random-input-len", str(load.input_tokens)),
         *("--random-output-len", str(load.output_tokens), "--ignore-eos", "--max-concurrency", str(load.users)),
         *("--num-prompts", str(_RUNS_PER_USER * load.users), "--seed", str(_fresh_seed(fitted))),

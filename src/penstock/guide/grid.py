@@ -54,6 +54,18 @@ class Grid:
     """Requests per second at the peak."""
     ttft_per_1k_s: float = 0.0
     """Seconds added to the limit on the time to first token per 1,000 input tokens."""
+    trace_loads: tuple[float, ...] = ()
+    """Requests per second of each prompt length at the peak of a trace; empty without a trace."""
+
+    @property
+    def highest_load(self) -> float:
+        """Return the highest load of any workload."""
+        return max(*self.loads, *self.trace_loads, 0.0)
+
+    def trace_load(self, shape: "WorkloadShape") -> float:
+        """Return the requests per second of a workload at the peak of the trace; 0 without a trace."""
+        loads = dict(zip(self.prompts, self.trace_loads, strict=False))
+        return loads.get(shape.input_tokens, 0.0) / (len(self.outputs) * len(self.slos))
 
     @property
     def size(self) -> int:

@@ -155,6 +155,8 @@ class GuideResult:
     """Maps accelerator to the source of its rent."""
     options: Mapping[str, Option] = field(default_factory=dict)
     """Maps the kinds of the guide's pools to their deployment."""
+    trace_cells: tuple[GuideCell, ...] = ()
+    """Each prompt length of a trace at its own load; empty without a trace."""
 
     @property
     def served(self) -> Sequence[GuideCell]:

@@ -32,12 +32,13 @@ def make_guide(
     if not shapes:
         raise UsageError("no prompt of the grid fits the context of its model; use shorter prompts")
     cells: list[GuideCell] = []
+    trace_cells: list[GuideCell] = []
     crossings: list[Crossing] = []
     left_out = dict[str, LeftOut]()
     prices: dict[str, str] = {}
     options = dict[str, Option]()
     served, vendors, unserved = set[str](), dict[str, str](), dict[str, str]()
-    search = ShapeSearch(template=template, highest_load=grid.loads[-1], sources=sources, files=files)
+    search = ShapeSearch(template=template, highest_load=grid.highest_load, sources=sources, files=files)
     between = RowsBetween(search=search, grid=grid)
     for number, shape in enumerate(shapes):
         progress(f"{shape.model} {shape.input_tokens:,}/{shape.output_tokens:,}", number, len(shapes))
@@ -45,6 +46,8 @@ def make_guide(
         judge = ShapeJudge.of(search, capacity)
         row = [judge.cell(load) for load in grid.loads]
         cells += row
+        if (load := grid.trace_load(shape)) > 0:
+            trace_cells.append(judge.cell(load))
         between.cells[shape] = row
         crossings += load_crossings(row, judge.fleets)
         search.keep(capacity)
@@ -77,6 +80,7 @@ def make_guide(
         ),
         prices=prices,
         options=options,
+        trace_cells=tuple(trace_cells),
     )
 
 

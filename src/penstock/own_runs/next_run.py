@@ -11,7 +11,7 @@ from penstock.performance.calibration.error_summary import Logs
 from penstock.performance.calibration.own_correction import log_loads
 from penstock.performance.similarity.load_errors import LoadErrors, spread_of
 
-_MIN_NARROWING: Final = 0.05
+_MIN_NARROWING: Final = 0.1
 """Smallest share of the interval that a run must remove to be proposed."""
 
 

@@ -3,14 +3,16 @@
 import json
 import re
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from io import StringIO
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from penstock.api.guide import GuideAnswer, command_of
+from penstock.api.guide import GuideAnswer, command_of, guide
 from penstock.api.options.guide_options import GuideOptions
 from penstock.cli.root import app
 from penstock.errors import PenstockError, UsageError
@@ -66,6 +68,23 @@ def test_the_routes_are_a_fleet_that_serves_every_workload() -> None:
     assert served == {(prompt, middle) for prompt in answer().result.grid.prompts}
     with pytest.raises(UsageError, match="is not a load of the guide"):
         answer().fleet(3.0)
+
+
+def test_routes_of_a_trace_have_its_load_and_share_their_spares(tmp_path: Path) -> None:
+    """Each prompt length had four times the whole trace's busiest minute, and spares of its own."""
+    begun = datetime(2024, 5, 10, tzinfo=UTC)
+    lines = (
+        f"{begun + timedelta(seconds=number / 4):%Y-%m-%d %H:%M:%S.%f}0,{3000 if number % 4 == 0 else 300},100\n"
+        for number in range(4 * 600)
+    )
+    (tmp_path / "trace.csv").write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(lines))
+    found = guide("llama-3.1-8b", trace=str(tmp_path / "trace.csv"), on="h100,mi300x", prompts="300,3000")
+    fleet = found.fleet()
+    assert [route.peak_requests_per_s for route in fleet.routes] == pytest.approx([3.0, 1.0], rel=0.02)
+    assert sum(group.spare_nodes for group in fleet.nodes) == 1
+    assert sum(pool.replicas for pool in fleet.pools) <= 2
+    stated = found.fleet(found.result.grid.loads[-1])
+    assert {route.peak_requests_per_s for route in stated.routes} == {found.result.grid.loads[-1]}
 
 
 def test_a_replica_of_the_routes_costs_what_a_plan_says() -> None:

@@ -63,3 +63,15 @@ def test_a_plan_decides_the_loads_that_matter(shared: Path, tmp_path: Path) -> N
     plan.write_text(PLAN.replace("llama-3.1-70b", "qwen3-32b"))
     with pytest.raises(UsageError, match="its models are qwen3-32b"):
         calibrate([file], "h100:2", "vllm", "fp8", "fp8", plan=plan)
+
+
+def test_the_command_names_the_model_as_the_measured_server_does(shared: Path, tmp_path: Path) -> None:
+    text = (
+        (shared / FOLDER / "vllm-bench-0.33.0/c4.json")
+        .read_text()
+        .replace('"model_id": "llama-3.1-70b"', '"model_id": "meta-llama/Llama-3.1-70B-Instruct"')
+    )
+    (tmp_path / "run.json").write_text(text)
+    proposed = calibrate([tmp_path / "run.json"], "h100:2", "vllm", "fp8", "fp8").next_run
+    assert proposed is not None
+    assert "--model meta-llama/Llama-3.1-70B-Instruct " in proposed.command

@@ -196,7 +196,7 @@ def test_a_spare_is_an_instance_as_in_other_plans(tmp_path: Path) -> None:
     (choice,) = answer.result.choices
     assert (choice.devices, choice.spare_devices, choice.rented_devices) == (1, 8, 16)
     (nodes,) = answer.result.fleets[choice.accelerator].nodes
-    assert (nodes.nodes, nodes.spare_nodes, nodes.node_devices) == (1, 1, 8)
+    assert (nodes.nodes, nodes.spare_nodes, nodes.node_devices) == (2, 1, 8)
 
 
 def test_another_engine_is_refused(tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ def guide_command(
         float | None,
         Flag(
             name="--routes-load",
-            help="Requests per second of each workload in --routes. Default: the middle load of the grid.",
+            help="Requests per second of each workload in --routes. Default: with --trace, its share of the trace's "
+            "busiest minute; otherwise the middle load of the grid.",
             show_default=False,
         ),
     ] = None,
@@ -79,7 +80,8 @@ def guide_command(
     if routes is not None:
         from penstock.fleet.fleet_file import write_fleet
 
-        write_file(routes, write_fleet(answer.fleet(routes_load)))
+        fleet = answer.fleet(routes_load)
+        write_file(routes, write_fleet(fleet), note=fleet.note or "")
     if html is not None:
         from penstock.report.guide.page import guide_html
 

@@ -217,7 +217,7 @@ def _choice(
     nodes = NodeGroup(
         accelerator=accelerator.id,
         site=asked.sites[0].name if asked.sites else "site",
-        nodes=instances,
+        nodes=instances + spare,
         spare_nodes=spare,
         node_devices=smallest,
     )
