@@ -153,6 +153,8 @@ class GuideResult:
     """Accelerators without a price or measurements, and those that serve no workload of the grid."""
     prices: Mapping[str, str] = field(default_factory=dict)
     """Maps accelerator to the source of its rent."""
+    estimated_rents: frozenset[str] = frozenset()
+    """Accelerators whose rent is what a median seller would ask, because few sellers publish one."""
     options: Mapping[str, Option] = field(default_factory=dict)
     """Maps the kinds of the guide's pools to their deployment."""
     trace_cells: tuple[GuideCell, ...] = ()

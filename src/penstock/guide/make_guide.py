@@ -35,7 +35,7 @@ def make_guide(
     trace_cells: list[GuideCell] = []
     crossings: list[Crossing] = []
     left_out = dict[str, LeftOut]()
-    prices: dict[str, str] = {}
+    prices, estimated = dict[str, str](), set[str]()
     options = dict[str, Option]()
     served, vendors, unserved = set[str](), dict[str, str](), dict[str, str]()
     search = ShapeSearch(template=template, highest_load=grid.highest_load, sources=sources, files=files)
@@ -56,9 +56,10 @@ def make_guide(
         served |= {kind.candidate.accelerator.id for kind in capacity.kinds}
         vendors |= {one.id: one.vendor for one in capacity.resolved.accelerators.values() if one.id not in left_out}
         unserved |= {_accelerator_of(what): why for what, why in capacity.memory.left_out.items()}
-        prices |= {
-            entry.id: entry.rent.source for entry in capacity.resolved.plan.accelerators if entry.rent is not None
-        }
+        for entry in capacity.resolved.plan.accelerators:
+            if entry.rent is not None:
+                prices[entry.id] = entry.rent.source
+                estimated |= {entry.id} if entry.rent.estimated else set()
     progress("where the answer turns", len(shapes), len(shapes))
     for line in columns(grid, cells):
         crossings += context_crossings(line, between.fleets)
@@ -79,6 +80,7 @@ def make_guide(
             *(LeftOut(what=name, why=why) for name, why in unserved.items() if name not in served | left_out.keys()),
         ),
         prices=prices,
+        estimated_rents=frozenset(estimated),
         options=options,
         trace_cells=tuple(trace_cells),
     )

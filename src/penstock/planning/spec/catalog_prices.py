@@ -92,4 +92,5 @@ def _input(market: MarketPrice, kind: str, unit: str) -> Input:
         source=source,
         sellers=len(days),
         seller_class=market.seller_class,
+        estimated=market.paired,
     )

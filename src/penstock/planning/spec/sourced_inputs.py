@@ -28,6 +28,8 @@ class Input:
     """Number of sellers whose catalog prices give the value; 0 if the value is not a catalog price."""
     seller_class: SellerClass | None = None
     """Class of these sellers; None if the value is not a catalog price."""
+    estimated: bool = False
+    """Whether the value is what a median seller would ask, because few sellers publish a price."""
 
     def __post_init__(self) -> None:
         if not self.low <= self.value <= self.high:

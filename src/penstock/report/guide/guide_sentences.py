@@ -81,7 +81,8 @@ def price_sentences(result: GuideResult, most: int) -> Iterator[str]:
 def _price_sentence(cell: GuideCell, fleet: GuideFleet, turn: float, result: GuideResult) -> str:
     now = fleet.rent_usd_per_device_hour or 0.0
     side, verb = ("above", "stops winning") if fleet is cell.winner else ("below", "wins")
-    rents = f"${turn:,.2f} a device-hour (now ${now:,.2f})"
+    known = "estimated at" if fleet.accelerator in result.estimated_rents else "now"
+    rents = f"${turn:,.2f} a device-hour ({known} ${now:,.2f})"
     return f"{short_name(fleet.accelerator)} {verb} {side} {rents}: {where(cell, result)}"
 
 

@@ -37,7 +37,9 @@ def _rents(entry: AcceleratorPlan, mixes: Sequence[Mix]) -> Iterator[tuple[str, 
 def _sellers(price: Input) -> str:
     if price.given:
         return "your price"
-    return "assumed" if price.seller_class is None else count_text(price.sellers, price.seller_class)
+    if price.seller_class is None:
+        return "assumed"
+    return ("estimated from " if price.estimated else "") + count_text(price.sellers, price.seller_class)
 
 
 def _dear_contracts(entry: AcceleratorPlan) -> Iterator[str]:
