@@ -21,10 +21,10 @@ def guide_fleet(result: GuideResult, requests_per_s: float | None) -> Fleet:
     middle load. Workloads that run on the same kind of replica share a pool, whose replicas are added up.
     """
     if requests_per_s is None and result.trace_cells:
-        cells, loads = _served(result.trace_cells), "at its share of the trace's busiest minute"
+        cells, loads = _with_winner(result.trace_cells), "at its share of the trace's busiest minute"
     else:
         load = _load_of(result.grid, requests_per_s)
-        cells = _served(cell for cell in result.cells if cell.requests_per_s == load)
+        cells = _with_winner(cell for cell in result.cells if cell.requests_per_s == load)
         loads = f"at {format_digits(load)} requests/s"
     if not cells:
         raise UsageError(f"no accelerator keeps the SLO of a workload {loads}; choose another load for the routes")
@@ -39,12 +39,12 @@ def guide_fleet(result: GuideResult, requests_per_s: float | None) -> Fleet:
     )
 
 
-def _served(cells: Iterable[GuideCell]) -> list[GuideCell]:
+def _with_winner(cells: Iterable[GuideCell]) -> list[GuideCell]:
     return [cell for cell in cells if cell.winner is not None]
 
 
 def _load_of(grid: Grid, requests_per_s: float | None) -> float:
-    """Return a load of the grid: the middle one if none is given."""
+    """Return a load of the grid. If none is given, return the middle load."""
     load = grid.loads[len(grid.loads) // 2] if requests_per_s is None else requests_per_s
     if load not in grid.loads:
         listed = ", ".join(format_digits(entry) for entry in grid.loads)
