@@ -98,7 +98,8 @@ def _uncertainty(fitting: Sequence[Prediction]) -> str:
 
 def uncertainty_line(reasons: Sequence[str]) -> str:
     """Write the reasons why a prediction may be wrong."""
-    return f"Uncertain: {'; '.join(reasons) or 'within P10-P90; this setup was measured on each'}."
+    known = "within P10-P90 for the software shown, measured on each; simulate and plan widen it for newer software"
+    return f"Uncertain: {'; '.join(reasons) or known}."
 
 
 def reasons_to_doubt(fitting: Sequence[Prediction]) -> list[str]:

@@ -58,11 +58,13 @@ def confidence_levels(
         grows = _size(resized[0], problem, own, asked) is not None
         fleets = resized[: 1 + len(compared)] if grows else resized[1:]
         sizes = [(size, fleet) for fleet in fleets if (size := _size(fleet, problem, own, asked)) is not None]
+        if level < confidence:
+            sizes.append(((mix.cost_usd, float(mix.largest_nodes)), mix))
         if not sizes:
             found.append(ConfidenceLevel(confidence=level, usd=None, nodes=None))
             continue
         (usd, nodes), fleet = min(sizes, key=lambda entry: entry[0])
-        instead = () if grows and fleet.support == mix.support else tuple(sorted(fleet.support))
+        instead = () if fleet is mix or (grows and fleet.support == mix.support) else tuple(sorted(fleet.support))
         found.append(ConfidenceLevel(confidence=level, usd=usd, nodes=nodes, instead=instead))
     return tuple(found)
 
