@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import fsum, isfinite, nan
@@ -131,12 +131,14 @@ def bill(
     outcomes, period = _in_period(traffic.outcomes, start, end)
     _check_pools(chosen, outcomes, replica_hours or {})
     charged = [one for one in outcomes if _is_charged(one)]
-    scales = _scales(traffic, charged, {pool.name: pool.model for pool in chosen.pools})
-    served = [
-        (one, _billed_request(one, scales).work) for one in traffic.outcomes if one.pool in scales and _is_charged(one)
-    ]
+    models = {pool.name: pool.model for pool in chosen.pools}
+    recorded = [one for one in traffic.outcomes if one.pool in models and _is_charged(one)]
+    scales = _scales(traffic, recorded, models)
+    served = [(one, _billed_request(one, scales).work) for one in recorded]
     pools = [_billed_pool(chosen, pool, charged, served, period, replica_hours or {}) for pool in chosen.pools]
-    refused = Counter(one.tenant for one in outcomes if one.status == _TOO_MANY or one.status >= _SERVER_ERROR)
+    refused = Counter(
+        one.tenant for one in outcomes if one.status == _TOO_MANY or one.status >= _SERVER_ERROR or one.failed
+    )
     requests = [_billed_request(one, scales) for one in charged]
     metered = sum(_is_metered(one, scales[one.pool]) for one in charged)
     return BillAnswer(
@@ -284,25 +286,26 @@ def _is_metered(outcome: RequestOutcome, scales: "_PoolScales") -> bool:
 
 
 def _scales(
-    traffic: RecordedTraffic, charged: Sequence[RequestOutcome], models: Mapping[str, str]
+    traffic: RecordedTraffic, recorded: Sequence[RequestOutcome], models: Mapping[str, str]
 ) -> Mapping[str, _PoolScales]:
     """Return the factors by which each pool's estimated tokens equal the counts of its engines.
 
-    Every gateway reads the same counters, so only the file with the most meters is used.
+    `recorded` has requests of all recorded time, as the counters do. Every gateway reads the same counters, so only the
+    file with the most meters is used.
     """
-    scales = {one.pool: _PoolScales(TokenScale(), TokenScale()) for one in charged}
+    scales = {one.pool: _PoolScales(TokenScale(), TokenScale()) for one in recorded}
     if not traffic.meters:
         return scales
     file, _ = Counter(meter.file for meter in traffic.meters).most_common(1)[0]
     meters = sorted((one for one in traffic.meters if one.file == file), key=lambda one: one.at_unix_s)
     for pool in scales:
-        mine = sorted((one for one in charged if one.pool == pool), key=attrgetter("ended_unix_s"))
+        mine = sorted((one for one in recorded if one.pool == pool), key=attrgetter("ended_unix_s"))
         addresses = sorted({one.endpoint for one in mine})
-        prompts, answers = list[MeteredTokens](), list[MeteredTokens]()
+        prompts, answers = _Metered(), _Metered()
         for before, after in pairwise(meters):
             first, last = (bisect_right(mine, at.at_unix_s, key=attrgetter("ended_unix_s")) for at in (before, after))
             _add_interval(before, after, addresses, mine[first:last], prompts, answers)
-        scales[pool] = _PoolScales(token_scale(prompts), token_scale(answers))
+        scales[pool] = _PoolScales(token_scale(prompts.intervals), token_scale(answers.intervals))
     return _with_those_of_the_model(scales, models)
 
 
@@ -321,13 +324,28 @@ def _with_those_of_the_model(scales: Mapping[str, _PoolScales], models: Mapping[
     }
 
 
+@dataclass(kw_only=True)
+class _Metered:
+    """Estimated tokens and what engines counted beyond the known ones, by interval between two meters."""
+
+    intervals: list[MeteredTokens] = field(default_factory=list)
+    early: float = 0.0
+    """Tokens that engines counted in earlier intervals, of requests whose count arrived when they ended."""
+
+    def add(self, *, streamed: float, whole: float, rest: float) -> None:
+        """Add an interval in which engines counted `rest` tokens more than the requests that ended in it state."""
+        rest += self.early
+        self.early = min(0.0, rest)
+        self.intervals.append(MeteredTokens(streamed=streamed, whole=whole, counted=max(0.0, rest)))
+
+
 def _add_interval(
     before: Meter,
     after: Meter,
     addresses: Sequence[str],
     inside: Sequence[RequestOutcome],
-    prompts: list[MeteredTokens],
-    answers: list[MeteredTokens],
+    prompts: _Metered,
+    answers: _Metered,
 ) -> None:
     """Add the tokens of requests that ended between two meters. Nothing is added if an engine started again."""
     pairs = [(before.tokens.get(name, (0.0, 0.0)), after.tokens.get(name, (0.0, 0.0))) for name in addresses]
@@ -336,13 +354,11 @@ def _add_interval(
         return
     known = sum(one.input_tokens for one in inside if one.prompt_counted)
     estimated = sum(one.input_tokens for one in inside if not one.prompt_counted)
-    rest = max(0.0, fsum(prompt for prompt, _ in counted) - known)
-    prompts.append(MeteredTokens(streamed=float(estimated), whole=0.0, counted=rest))
+    prompts.add(streamed=float(estimated), whole=0.0, rest=fsum(prompt for prompt, _ in counted) - known)
     known = sum(one.output_tokens for one in inside if one.output_counted)
     streamed = sum(one.output_tokens for one in inside if one.streamed and not one.output_counted)
     whole = sum(one.output_tokens for one in inside if not one.streamed and not one.output_counted)
-    rest = max(0.0, fsum(output for _, output in counted) - known)
-    answers.append(MeteredTokens(streamed=float(streamed), whole=float(whole), counted=rest))
+    answers.add(streamed=float(streamed), whole=float(whole), rest=fsum(output for _, output in counted) - known)
 
 
 def _billed_request(outcome: RequestOutcome, scales: Mapping[str, _PoolScales]) -> BilledRequest:

@@ -10,7 +10,7 @@ from penstock.fleet.engine_settings import ENGINE_FIELDS, caches_prefixes, conte
 from penstock.fleet.engines import NEWEST
 from penstock.fleet.pools import UNSTATED, Pool
 from penstock.fleet.release import Release
-from penstock.fleet.serving_engines import ServingEngine, serving_defaults, serving_engine
+from penstock.fleet.serving_engines import ENGINES, Server, ServingEngine, serving_defaults, serving_engine
 from penstock.model import CacheDtype, ModelSpec
 from penstock.preflight.check import check
 from penstock.preflight.facts.published_format import published_format
@@ -27,6 +27,8 @@ _UNFLAGGED: Final = frozenset({CacheDtype.BF16, CacheDtype.FP16, CacheDtype.FP32
 """KV cache formats that the engine selects without a flag."""
 _CACHE_FLAG: Final = {name: name for name in (*CacheDtype, "fp8_e4m3", "fp8_e5m2") if name not in _UNFLAGGED}
 """Maps KV cache format to the value of the engine's flag."""
+_NAMES_MODELS: Final[frozenset[Server]] = frozenset({"vllm", "sglang"})
+"""Servers with a flag for the name of the model."""
 
 
 def stores_own_format(pool: Pool, subject: Subject) -> bool:
@@ -85,7 +87,20 @@ def check_pool(
     )
     answer = check(question, knowledge)
     added = (*_role_flags(pool), *_stated_settings(pool, question))
-    return add_flags(answer, added, knowledge) if added else answer
+    return _with_served_name(add_flags(answer, added, knowledge) if added else answer, pool)
+
+
+def _with_served_name(answer: Preflight, pool: Pool) -> Preflight:
+    """Return the launch with the pool's model name, by which routers and load tools ask for it.
+
+    The engine would otherwise answer to the name of the repository only. Servers of ATOM and TensorRT-LLM have no such
+    flag in the releases that were read.
+    """
+    plan = answer.plan
+    if ENGINES[plan.engine].server not in _NAMES_MODELS or plan.model == pool.model:
+        return answer
+    named = Setting(name="served-model-name", value=pool.model, why="clients ask for the model by this name")
+    return replace(answer, plan=plan.with_flags(named))
 
 
 def place_replica(answer: Preflight, pool: Pool, machine_devices: int | None) -> Preflight:

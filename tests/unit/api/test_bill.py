@@ -110,11 +110,12 @@ def test_refused_and_failed_requests_miss_their_slo_and_pay_nothing(tmp_path: Pa
         ended(102.0, status=429, pool="", endpoint="", duration_s=0.0, kept=False, output_tokens=0),
         ended(103.0, status=503, kept=False, output_tokens=0, tenant="batch"),
         ended(104.0, status=404, kept=None, output_tokens=0),
+        ended(105.0, failed=True, kept=False, tenant="batch"),
     )
     lines = {line.tenant: line for line in bill([path], FLEET).invoice.tenants}
     search, batch = lines["search"], lines["batch"]
     assert (search.requests, search.kept, search.missed, search.unknown, search.refused) == (2, 0, 2, 1, 1)
-    assert (batch.requests, batch.missed, batch.usd) == (0, 1, 0.0)
+    assert (batch.requests, batch.missed, batch.usd) == (0, 2, 0.0)
 
 
 def test_tokens_are_scaled_to_the_counts_of_the_engine(tmp_path: Path) -> None:
@@ -133,6 +134,37 @@ def test_requests_whose_tokens_the_engine_counted_are_not_scaled(tmp_path: Path)
     found = {line.tenant: line for line in bill([path], FLEET).invoice.tenants}
     assert (found["search"].input_tokens, found["search"].output_tokens) == (25_000, 1_800)
     assert (found["exact"].input_tokens, found["exact"].output_tokens) == (7777, 100)
+
+
+def test_later_traffic_does_not_change_the_tokens_of_a_period(tmp_path: Path) -> None:
+    """The counters grow by 25,000 and 1,800 for the first 20 requests, and by as much for the next."""
+    first, second = ([ended(begun + number) for number in range(20)] for begun in (100.0, 1100.0))
+    meters = [meter(0.0, 0.0, 0.0), meter(200.0, 25_000, 1_800), meter(1200.0, 50_000, 3_600)]
+    begin, end = "2026-11-01T00:00:00", "2026-11-01T00:05:00"
+    path = written(tmp_path, meters[0], *first, meters[1], name="early.jsonl")
+    early = bill([path], FLEET, start=begin, end=end)
+    path = written(tmp_path, meters[0], *first, meters[1], *second, meters[2])
+    whole = bill([path], FLEET, start=begin, end=end)
+    (line,) = whole.invoice.tenants
+    assert (line.input_tokens, line.output_tokens) == (25_000, 1_800)
+    assert tenants(whole) == pytest.approx(tenants(early))
+
+
+def test_prompts_that_engines_count_before_their_request_ends_are_counted_once(tmp_path: Path) -> None:
+    """A prompt is counted when it is computed, and stated when its request ends: here always one interval later."""
+    exact = [
+        ended(10.0 * number + 5, tenant="exact", tokens_from="engine", prompt_from="engine", input_tokens=10_000)
+        for number in range(1, 21)
+    ]
+    unknown = [ended(10.0 * number + 6) for number in range(1, 21)]
+    meters = [
+        meter(10.0 * number, 10_000.0 * min(20, number) + 1_000.0 * max(0, number - 1), 200.0 * max(0, number - 1))
+        for number in range(22)
+    ]
+    answer = bill([written(tmp_path, *meters, *exact, *unknown)], FLEET)
+    lines = {line.tenant: line for line in answer.invoice.tenants}
+    assert lines["exact"].input_tokens == 200_000
+    assert lines["search"].input_tokens == pytest.approx(20_000, rel=0.51)  # the first prompt may count twice
 
 
 def test_counts_of_an_engine_that_started_again_are_not_used(tmp_path: Path) -> None:

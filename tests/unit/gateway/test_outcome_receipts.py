@@ -25,9 +25,7 @@ class Recorded:
         self.book = ReceiptBook(self.path, 1000, self.fleet.addresses, meters=True)
         self.picker = Picker(self.fleet, self.tables, 0, self.clock, receipts=self.book)
         for index in range(4):
-            report(
-                self.tables, index, self.clock, kv_tokens=100_000, prompt_tokens=100.0, output_sum=10.0, output_count=1
-            )
+            report(self.tables, index, self.clock, kv_tokens=100_000, prompt_tokens=100.0, generated_tokens=10.0)
 
     def send(self, tenant: str = "search", body_bytes: int = 400) -> EndpointChoice:
         sent = self.picker.decide(body_fields("a", body_bytes), b"", RequestHints(tenant=tenant))
@@ -123,7 +121,7 @@ def test_meters_are_written_at_intervals_and_at_the_end(tmp_path: Path) -> None:
 def test_an_engine_without_a_count_of_output_tokens_has_counted_the_intervals_between_them(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
     for index in range(4):
-        report(recorded.tables, index, recorded.clock, output_sum=0.0, output_count=0, ttft_count=3, itl_count=97)
+        report(recorded.tables, index, recorded.clock, generated_tokens=0.0, ttft_count=3, itl_count=97)
     recorded.picker.state.tick()
     assert set(recorded.read().meters[0].tokens.values()) == {(100.0, 100.0)}
 

@@ -205,6 +205,15 @@ def test_a_pool_is_launched_under_the_name_of_the_published_weights() -> None:
     assert "YOUR-FP8-CHECKPOINT" in unpublished
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "vllm-atom", "sglang-atom", "atom"])
+def test_a_replica_answers_to_the_name_in_the_fleet_file(engine: ServingEngine) -> None:
+    """A gateway refuses replicas that serve another name, and clients ask for the name in the fleet file."""
+    launch = checked(pool(engine=PoolEngine(name=engine, version="unstated"))).plan.bare()
+    assert ("--served-model-name llama-3.1-8b" in launch) == (engine != "atom")
+    published = pool(model="meta-llama/Llama-3.1-8B-Instruct")
+    assert "--served-model-name" not in checked(published).plan.bare()
+
+
 @pytest.mark.parametrize(
     ("model", "weights", "found"),
     [

@@ -129,6 +129,7 @@ typedef struct penstock_scraped {
   double output_sum;
   double output_count;
   double prompt_tokens;
+  double generated_tokens;
   int64_t scrapes;
   int64_t failures;
   int64_t active;
@@ -139,7 +140,7 @@ typedef struct penstock_scraped {
   double wake_s;
   int64_t other_model;
 } penstock_scraped;
-PENSTOCK_SIZE(penstock_scraped, 184);
+PENSTOCK_SIZE(penstock_scraped, 192);
 
 typedef struct penstock_counts {
   int64_t picked;

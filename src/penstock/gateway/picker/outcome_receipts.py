@@ -171,12 +171,12 @@ class OutcomeBook:
 def _meters(addresses: tuple[str, ...], reports: Records) -> dict[str, list[float]]:
     """Return the prompt and output tokens that each engine has counted since it started.
 
-    SGLang publishes output tokens only on request, but counts first tokens and the tokens after them.
+    An engine that does not publish its generated tokens counts first tokens and the tokens after them.
     """
     return {
         address: [
             float(row["prompt_tokens"]),
-            float(row["output_sum"] if row["output_count"] > 0 else row["ttft_count"] + row["itl_count"]),
+            float(row["generated_tokens"] if row["generated_tokens"] > 0 else row["ttft_count"] + row["itl_count"]),
         ]
         for address, row in zip(addresses, reports, strict=True)
         if row["reported_s"] > 0

@@ -29,6 +29,7 @@ REPORT: Final = np.dtype(
         ("output_sum", "f8"),
         ("output_count", "f8"),
         ("prompt_tokens", "f8"),
+        ("generated_tokens", "f8"),  # with those of requests whose client left, unlike output_sum
         ("scrapes", "i8"),
         ("failures", "i8"),
         ("active", "i8"),  # open requests in Envoy; -1: unknown

@@ -29,14 +29,16 @@ class PageReport:
     itl: tuple[float, float]
     output: tuple[float, float]
     prompt_tokens: float
+    generated_tokens: float = 0.0
+    """Output tokens, with those of requests that have not ended or whose client left."""
     models: frozenset[str] = frozenset()
     """Names of the served models. If a model has several names, the metrics page has only the first name."""
 
     @property
     def largest(self) -> float:
         """The largest number in this report."""
-        counts = (self.running, self.waiting, self.kv_used_tokens, self.kv_tokens, self.prompt_tokens)
-        return max(*counts, *self.ttft, *self.itl, *self.output)
+        counts = (self.running, self.waiting, self.kv_used_tokens, self.kv_tokens)
+        return max(*counts, self.prompt_tokens, self.generated_tokens, *self.ttft, *self.itl, *self.output)
 
 
 def read_page(page: bytes) -> PageReport | None:
@@ -70,6 +72,7 @@ def _vllm(page: bytes) -> PageReport | None:
         itl=_sum_and_count(page, b"vllm:inter_token_latency_seconds"),
         output=_sum_and_count(page, b"vllm:request_generation_tokens"),
         prompt_tokens=sum(_values(page, b"vllm:prompt_tokens_total")),
+        generated_tokens=sum(_values(page, b"vllm:generation_tokens_total")),
         models=_models(page, b"vllm:num_requests_running"),
     )
 
@@ -87,6 +90,7 @@ def _sglang(page: bytes) -> PageReport | None:
         itl=_sum_and_count(page, b"sglang:inter_token_latency_seconds"),
         output=_sum_and_count(page, b"sglang:generation_tokens_histogram"),
         prompt_tokens=sum(_values(page, b"sglang:prompt_tokens_total")),
+        generated_tokens=sum(_values(page, b"sglang:generation_tokens_total")),
         models=_models(page, b"sglang:num_running_reqs"),
     )
 

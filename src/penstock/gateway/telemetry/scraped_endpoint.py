@@ -53,6 +53,9 @@ class ScrapedEndpoint:
         except ConnectionRefusedError:
             self._failed = _FAILURES
             report, failed = None, True
+        except asyncio.CancelledError:
+            self.close()  # of a fleet that was replaced while the connection was opened
+            raise
         except (
             OSError,
             TimeoutError,
@@ -114,7 +117,7 @@ class ScrapedEndpoint:
             row["ttft_sum_s"], row["ttft_count"] = report.ttft
             row["itl_sum_s"], row["itl_count"] = report.itl
             row["output_sum"], row["output_count"] = report.output
-            row["prompt_tokens"] = report.prompt_tokens
+            row["prompt_tokens"], row["generated_tokens"] = report.prompt_tokens, report.generated_tokens
         end_write(rows, index)
 
 
