@@ -41,13 +41,13 @@ class ScrapedEndpoint:
         """Scrape the endpoint once. Return whether the endpoint has running or waiting requests."""
         begun_s = time.monotonic()
         try:
-            status, page = await asyncio.wait_for(self._ask(b"/metrics"), _TIMEOUT_S)
+            status, page = await self._ask(b"/metrics")
             report = read_page(page) if status == 200 else None
             if report is not None and self._served is not None and self._served.needs_check(report.models, begun_s):
-                _, models = await asyncio.wait_for(self._ask(b"/v1/models"), _TIMEOUT_S)
+                _, models = await self._ask(b"/v1/models")
                 self._served.apply_list(models, begun_s)
             if report is not None and self.resident is not None:
-                answered, state = await asyncio.wait_for(self._ask(b"/is_sleeping"), _TIMEOUT_S)
+                answered, state = await self._ask(b"/is_sleeping")
                 self.resident.observe(asleep=answered == 200 and b"true" in state)
             failed = status >= 500
         except ConnectionRefusedError:
@@ -78,6 +78,11 @@ class ScrapedEndpoint:
         return self._served is not None and self._served.other
 
     async def _ask(self, path: bytes) -> tuple[int, bytes]:
+        # `wait_for` of Python 3.11 may swallow the cancellation of a task whose fleet was replaced, which then goes on.
+        async with asyncio.timeout(_TIMEOUT_S):
+            return await self._read(path)
+
+    async def _read(self, path: bytes) -> tuple[int, bytes]:
         if self._streams is None:
             self._streams = await asyncio.open_connection(self._host, self._port, limit=2**17)
         reader, writer = self._streams
