@@ -31,12 +31,9 @@ def make_guide(
     shapes = [shape for shape in grid.shapes() if shape not in longer]
     if not shapes:
         raise UsageError("no prompt of the grid fits the context of its model; use shorter prompts")
-    cells: list[GuideCell] = []
-    trace_cells: list[GuideCell] = []
-    crossings: list[Crossing] = []
-    left_out = dict[str, LeftOut]()
-    prices, estimated = dict[str, str](), set[str]()
-    options = dict[str, Option]()
+    cells, trace_cells, crossings = list[GuideCell](), list[GuideCell](), list[Crossing]()
+    left_out, options = dict[str, LeftOut](), dict[str, Option]()
+    rents = dict[str, tuple[str, bool]]()
     served, vendors, unserved = set[str](), dict[str, str](), dict[str, str]()
     search = ShapeSearch(template=template, highest_load=grid.highest_load, sources=sources, files=files)
     between = RowsBetween(search=search, grid=grid)
@@ -56,10 +53,7 @@ def make_guide(
         served |= {kind.candidate.accelerator.id for kind in capacity.kinds}
         vendors |= {one.id: one.vendor for one in capacity.resolved.accelerators.values() if one.id not in left_out}
         unserved |= {_accelerator_of(what): why for what, why in capacity.memory.left_out.items()}
-        for entry in capacity.resolved.plan.accelerators:
-            if entry.rent is not None:
-                prices[entry.id] = entry.rent.source
-                estimated |= {entry.id} if entry.rent.estimated else set()
+        rents |= _rents(capacity.resolved)
     progress("where the answer turns", len(shapes), len(shapes))
     for line in columns(grid, cells):
         crossings += context_crossings(line, between.fleets)
@@ -79,11 +73,17 @@ def make_guide(
             *left_out.values(),
             *(LeftOut(what=name, why=why) for name, why in unserved.items() if name not in served | left_out.keys()),
         ),
-        prices=prices,
-        estimated_rents=frozenset(estimated),
+        prices={name: source for name, (source, _) in rents.items()},
+        estimated_rents=frozenset(name for name, (_, estimated) in rents.items() if estimated),
         options=options,
         trace_cells=tuple(trace_cells),
     )
+
+
+def _rents(resolved: Resolved) -> dict[str, tuple[str, bool]]:
+    """Return the source of each accelerator's rent, and whether the rent is estimated."""
+    rents = {entry.id: entry.rent for entry in resolved.plan.accelerators}
+    return {name: (rent.source, rent.estimated) for name, rent in rents.items() if rent is not None}
 
 
 def _site_exclusions(resolved: Resolved) -> Iterator[LeftOut]:

@@ -80,8 +80,7 @@ def guide_command(
     if routes is not None:
         from penstock.fleet.fleet_file import write_fleet
 
-        fleet = answer.fleet(routes_load)
-        write_file(routes, write_fleet(fleet), note=fleet.note or "")
+        write_file(routes, write_fleet(fleet := answer.fleet(routes_load)), note=fleet.note or "")
     if html is not None:
         from penstock.report.guide.page import guide_html
 
