@@ -98,7 +98,7 @@ def _uncertainty(fitting: Sequence[Prediction]) -> str:
 
 def uncertainty_line(reasons: Sequence[str]) -> str:
     """Write the reasons why a prediction may be wrong."""
-    known = "within P10-P90 for the software shown, measured on each; simulate and plan widen it for newer software"
+    known = "within P10-P90 for this software; simulate and plan widen it"
     return f"Uncertain: {'; '.join(reasons) or known}."
 
 
