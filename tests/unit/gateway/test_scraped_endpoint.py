@@ -42,7 +42,7 @@ async def goes_on_after_cancel(port: int, turns: int) -> bool:
 
 
 def test_a_cancelled_scrape_ends() -> None:
-    """The watcher of a replaced fleet went on, with its connection and its tables, in one of some hundred reloads."""
+    """The watcher of a replaced fleet went on, with its connection and its tables, once in some dozens of reloads."""
 
     async def count() -> int:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)

@@ -42,10 +42,10 @@ def confidence_levels(
 ) -> tuple[ConfidenceLevel, ...]:
     """Resize a fleet for several confidences, by the headroom that each of them requires.
 
-    The planned fleet itself is the answer for every higher confidence with which it is enough. A smaller fleet balances
-    its load worse, so its replicas count with no more than the capacity of a single one. For another confidence,
+    The planned fleet itself is the answer for every higher confidence with which it is enough. For another confidence,
     the cheapest of the planned fleet and the `compared` ones is the answer. `others` were not simulated at the plan's
-    inputs, so they count only if no number of the planned nodes is enough.
+    inputs, so they count only if no number of the planned nodes is enough. For a smaller confidence, replicas count
+    with at most the capacity of a single one, because a smaller fleet balances its load worse.
     """
     own, found, reached = needs.headroom(confidence), [], share_enough(mix, problem, needs)
     for level in sorted({*LEVELS, confidence}):
