@@ -22,6 +22,7 @@ from penstock.api.options.gateway_options import GatewayOptions
 from penstock.errors import MissingExtra, UsageError
 from penstock.fleet.pools import Fleet, Pool
 from penstock.routing.records import new_endpoints
+from penstock.routing.relative_capacity import set_relative_capacities
 from penstock.simulation.replica import Replica
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
     shared = next((address for address in addresses if addresses.count(address) > 1), None)
     if shared is not None:
         raise UsageError(f"two endpoints have the address {shared}; give each replica its own address")
+    endpoints = np.concatenate(records) if records else new_endpoints(0)
+    set_relative_capacities(endpoints)
     return RoutedFleet(
         name=fleet.name,
         generation=generation,
@@ -85,7 +88,7 @@ def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool =
             )
             for route in fleet.routes
         ),
-        endpoints=np.concatenate(records) if records else new_endpoints(0),
+        endpoints=endpoints,
         kinds=tuple(RoutedPool(name=pool.name, model=pool.model, most=pool.replicas) for pool in pools),
         kind_records=np.concatenate(kinds) if kinds else new_endpoints(0),
         devices=_routed_devices(fleet, [pool.name for pool, _ in found]),

@@ -46,6 +46,7 @@ typedef struct penstock_endpoint {
   double expert_s;
   double expert_miss;
   int64_t whose;
+  double relative_capacity;
   double saved_usd_per_s;
   double first_token_ratio;
   double request_s;
@@ -103,7 +104,7 @@ typedef struct penstock_endpoint {
   int64_t prefilling_then;
   int64_t resident_tokens_then;
 } penstock_endpoint;
-PENSTOCK_SIZE(penstock_endpoint, 552);
+PENSTOCK_SIZE(penstock_endpoint, 560);
 
 typedef struct penstock_parameters {
   double doubt_fraction;
@@ -626,117 +627,117 @@ typedef int64_t (*penstock_policy)(penstock_request *request, penstock_endpoint 
 /* Advance until the caller must act, or for `budget` events. */
 int64_t penstock_run(const penstock_world *w, int64_t budget, penstock_policy pick);
 extern const int64_t penstock_run_layout;
-#define PENSTOCK_RUN_LAYOUT INT64_C(1571718217384323893)
+#define PENSTOCK_RUN_LAYOUT INT64_C(7643431002286649880)
 
 /* Return the first row that is not finished, from `base` on. */
 int64_t penstock_settled(const penstock_world *w, int64_t base);
 extern const int64_t penstock_settled_layout;
-#define PENSTOCK_SETTLED_LAYOUT INT64_C(1031651927979966139)
+#define PENSTOCK_SETTLED_LAYOUT INT64_C(1157424242724378011)
 
 /* Integrate every queue up to now. */
 void penstock_count_queues(const penstock_world *w);
 extern const int64_t penstock_count_queues_layout;
-#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(845313300572813908)
+#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(960358750802996018)
 
 /* Record when the client sees each request's first and last token, and compare both with the SLO of the class. */
 void penstock_tally(const penstock_world *w, const penstock_class_tables *tables, int64_t base, int64_t warm_up);
 extern const int64_t penstock_tally_layout;
-#define PENSTOCK_TALLY_LAYOUT INT64_C(7746004658076099250)
+#define PENSTOCK_TALLY_LAYOUT INT64_C(4766808632284336970)
 
 /* Write the predicted latency of a request at each endpoint, in seconds; infinity if the request does not fit. */
 void penstock_predict_latency(const penstock_latency_table *t);
 extern const int64_t penstock_predict_latency_layout;
-#define PENSTOCK_PREDICT_LATENCY_LAYOUT INT64_C(5272631419127816044)
+#define PENSTOCK_PREDICT_LATENCY_LAYOUT INT64_C(9074276722540421808)
 
 /* Fill `order` with the endpoints to try, first choice first, and return their number. */
 int64_t penstock_rank(const penstock_picker_table *t);
 extern const int64_t penstock_rank_layout;
-#define PENSTOCK_RANK_LAYOUT INT64_C(2546772072908471684)
+#define PENSTOCK_RANK_LAYOUT INT64_C(8385634826381420780)
 
 /* Count the request, which has just arrived, so that each class counts alike. */
 void penstock_count_arrival(const penstock_picker_table *t);
 extern const int64_t penstock_count_arrival_layout;
-#define PENSTOCK_COUNT_ARRIVAL_LAYOUT INT64_C(1939455215065479499)
+#define PENSTOCK_COUNT_ARRIVAL_LAYOUT INT64_C(1033819663217260240)
 
 /* Count the request as refused: it did not meet its SLO. */
 void penstock_count_refusal(const penstock_picker_table *t);
 extern const int64_t penstock_count_refusal_layout;
-#define PENSTOCK_COUNT_REFUSAL_LAYOUT INT64_C(129826393682593764)
+#define PENSTOCK_COUNT_REFUSAL_LAYOUT INT64_C(8833088354184309125)
 
 /* Compute the derived fields of an endpoint's record after any change. */
 void penstock_refresh(const penstock_picker_table *t, int64_t endpoint, double now_s);
 extern const int64_t penstock_refresh_layout;
-#define PENSTOCK_REFRESH_LAYOUT INT64_C(4833572193275465892)
+#define PENSTOCK_REFRESH_LAYOUT INT64_C(7182310766415971844)
 
 /* Record in `flights[place]` that the request was sent to an endpoint. */
 void penstock_sent(const penstock_picker_table *t, int64_t endpoint, int64_t place);
 extern const int64_t penstock_sent_layout;
-#define PENSTOCK_SENT_LAYOUT INT64_C(3279458192323763614)
+#define PENSTOCK_SENT_LAYOUT INT64_C(5728666434060940626)
 
 /* Record in `flights[place]` that the request was sent to an endpoint with `hit_tokens` cached tokens. */
 void penstock_sent_with(const penstock_picker_table *t, int64_t endpoint, int64_t place, int64_t hit_tokens);
 extern const int64_t penstock_sent_with_layout;
-#define PENSTOCK_SENT_WITH_LAYOUT INT64_C(1820957473892437148)
+#define PENSTOCK_SENT_WITH_LAYOUT INT64_C(5712870950668492169)
 
 /* Clear the counts of requests in flight at an endpoint. */
 void penstock_clear_counts(const penstock_picker_table *t, int64_t endpoint);
 extern const int64_t penstock_clear_counts_layout;
-#define PENSTOCK_CLEAR_COUNTS_LAYOUT INT64_C(8955819849985741439)
+#define PENSTOCK_CLEAR_COUNTS_LAYOUT INT64_C(4770437999355690610)
 
 /* Count the request in `flights[place]`, which was in flight before the fleet was reloaded, at an endpoint. */
 void penstock_resume(const penstock_picker_table *t, int64_t endpoint, int64_t place);
 extern const int64_t penstock_resume_layout;
-#define PENSTOCK_RESUME_LAYOUT INT64_C(9043778537431193697)
+#define PENSTOCK_RESUME_LAYOUT INT64_C(4219275095223535933)
 
 /* Record the first token of the request in `flights[place]`. */
 void penstock_first_token(const penstock_picker_table *t, int64_t place, double now_s);
 extern const int64_t penstock_first_token_layout;
-#define PENSTOCK_FIRST_TOKEN_LAYOUT INT64_C(2830611078746241095)
+#define PENSTOCK_FIRST_TOKEN_LAYOUT INT64_C(5798410784005431099)
 
 /* Record the end of an answer of `output_tokens` tokens. */
 void penstock_finished(const penstock_picker_table *t, int64_t place, int64_t output_tokens, double now_s);
 extern const int64_t penstock_finished_layout;
-#define PENSTOCK_FINISHED_LAYOUT INT64_C(7906641947702048398)
+#define PENSTOCK_FINISHED_LAYOUT INT64_C(6292767058139770525)
 
 /* Record that a request will not be answered by its endpoint. */
 void penstock_lost(const penstock_picker_table *t, int64_t place, double now_s);
 extern const int64_t penstock_lost_layout;
-#define PENSTOCK_LOST_LAYOUT INT64_C(1977363055790214298)
+#define PENSTOCK_LOST_LAYOUT INT64_C(4600027302144741203)
 
 /* Record that a client closed its connection before its first token. */
 void penstock_record_departure(const penstock_picker_table *t, int64_t place, double now_s);
 extern const int64_t penstock_record_departure_layout;
-#define PENSTOCK_RECORD_DEPARTURE_LAYOUT INT64_C(9134379744778148237)
+#define PENSTOCK_RECORD_DEPARTURE_LAYOUT INT64_C(1095441812628596298)
 
 /* Store the picker's own counts for an endpoint in `reports[place]`, when the picker requests a report. */
 void penstock_begin_report(const penstock_picker_table *t, int64_t endpoint, int64_t place, double now_s);
 extern const int64_t penstock_begin_report_layout;
-#define PENSTOCK_BEGIN_REPORT_LAYOUT INT64_C(8845808548494764039)
+#define PENSTOCK_BEGIN_REPORT_LAYOUT INT64_C(8958455379390405129)
 
 /* Apply the report in `reports[place]`. */
 int64_t penstock_reported(const penstock_picker_table *t, int64_t endpoint, int64_t place, double now_s);
 extern const int64_t penstock_reported_layout;
-#define PENSTOCK_REPORTED_LAYOUT INT64_C(5137163756153940503)
+#define PENSTOCK_REPORTED_LAYOUT INT64_C(1278758988677464340)
 
 /* Assign to one of several pickers its share of the endpoints of every pool. */
 void penstock_divide(const penstock_picker_table *t, int64_t picker, int64_t pickers);
 extern const int64_t penstock_divide_layout;
-#define PENSTOCK_DIVIDE_LAYOUT INT64_C(7416968880550636189)
+#define PENSTOCK_DIVIDE_LAYOUT INT64_C(6299307607445272466)
 
 /* Return the seconds after which the client of a shed request should return. */
 double penstock_retry_after(const penstock_picker_table *t);
 extern const int64_t penstock_retry_after_layout;
-#define PENSTOCK_RETRY_AFTER_LAYOUT INT64_C(4538518964248763822)
+#define PENSTOCK_RETRY_AFTER_LAYOUT INT64_C(8465136751112886515)
 
 /* Reduce a request's estimated length until it fits the largest endpoint. Return 1 if the length changed, else 0. */
 int64_t penstock_shorten_request(const penstock_picker_table *t);
 extern const int64_t penstock_shorten_request_layout;
-#define PENSTOCK_SHORTEN_REQUEST_LAYOUT INT64_C(4272972121945563524)
+#define PENSTOCK_SHORTEN_REQUEST_LAYOUT INT64_C(1923840479189301979)
 
 /* Return SHED, ONLY_UNLOADED or ANY_ENDPOINT for a request that would be shed. */
 int64_t penstock_late_choice(const penstock_picker_table *t);
 extern const int64_t penstock_late_choice_layout;
-#define PENSTOCK_LATE_CHOICE_LAYOUT INT64_C(7543176267543432747)
+#define PENSTOCK_LATE_CHOICE_LAYOUT INT64_C(2952317956073932212)
 
 /* Write into `hits` how many tokens of the first `count` blocks each endpoint is expected to have cached. */
 void penstock_match_prefix(const penstock_prefix_table *t, int64_t count, double tokens_per_block, int64_t max_tokens, double now_s);
@@ -761,67 +762,67 @@ extern const int64_t penstock_count_tenant_layout;
 /* Apply the health of an endpoint as the last scrape found it. */
 void penstock_apply_health(const penstock_suspect_table *t, int64_t endpoint, int64_t healthy, double now_s);
 extern const int64_t penstock_apply_health_layout;
-#define PENSTOCK_APPLY_HEALTH_LAYOUT INT64_C(7946311342065254871)
+#define PENSTOCK_APPLY_HEALTH_LAYOUT INT64_C(6516133683003297933)
 
 /* Count a failed try that another endpoint answered. Return 1 if the endpoint is suspected now, else 0. */
 int64_t penstock_strike(const penstock_suspect_table *t, int64_t endpoint, double now_s);
 extern const int64_t penstock_strike_layout;
-#define PENSTOCK_STRIKE_LAYOUT INT64_C(4666779723244425509)
+#define PENSTOCK_STRIKE_LAYOUT INT64_C(3693995732922119158)
 
 /* Reset the failed tries and the back-off of an endpoint that answered. */
 void penstock_clear_strikes(const penstock_suspect_table *t, int64_t endpoint);
 extern const int64_t penstock_clear_strikes_layout;
-#define PENSTOCK_CLEAR_STRIKES_LAYOUT INT64_C(7530857819975411350)
+#define PENSTOCK_CLEAR_STRIKES_LAYOUT INT64_C(2316632524033391778)
 
 /* End the suspicions whose time is over. */
 void penstock_end_suspicions(const penstock_suspect_table *t, double now_s);
 extern const int64_t penstock_end_suspicions_layout;
-#define PENSTOCK_END_SUSPICIONS_LAYOUT INT64_C(742940612341070333)
+#define PENSTOCK_END_SUSPICIONS_LAYOUT INT64_C(7055091934105642351)
 
 /* Return the endpoint of least expected harm, or REJECTED if none can hold the request or it must be shed. */
 int64_t penstock_pick(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_layout;
-#define PENSTOCK_PICK_LAYOUT INT64_C(8550897415876895433)
+#define PENSTOCK_PICK_LAYOUT INT64_C(807127955743645864)
 
 /* Take endpoints in turn (GIE `pkg/lwepp`, 84436a9; Envoy ROUND_ROBIN). */
 int64_t penstock_pick_round_robin(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_round_robin_layout;
-#define PENSTOCK_PICK_ROUND_ROBIN_LAYOUT INT64_C(2877786443575487631)
+#define PENSTOCK_PICK_ROUND_ROBIN_LAYOUT INT64_C(2802589125290218871)
 
 /* Take endpoints in turn, in proportion to static weights (Envoy's EDF scheduler, `edf_scheduler.h`, v1.35). */
 int64_t penstock_pick_weighted_round_robin(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_weighted_round_robin_layout;
-#define PENSTOCK_PICK_WEIGHTED_ROUND_ROBIN_LAYOUT INT64_C(1675763619739187229)
+#define PENSTOCK_PICK_WEIGHTED_ROUND_ROBIN_LAYOUT INT64_C(1337491962847068147)
 
 /* Take the endpoint with the fewest requests in flight from this picker (Envoy LEAST_REQUEST, v1.35). */
 int64_t penstock_pick_least_request(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_least_request_layout;
-#define PENSTOCK_PICK_LEAST_REQUEST_LAYOUT INT64_C(2901148640069716904)
+#define PENSTOCK_PICK_LEAST_REQUEST_LAYOUT INT64_C(108821915527096006)
 
 /* Take the endpoint with the fewest requests in flight per static weight (Envoy LEAST_REQUEST, v1.35, bias 1). */
 int64_t penstock_pick_in_flight_per_capacity(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_in_flight_per_capacity_layout;
-#define PENSTOCK_PICK_IN_FLIGHT_PER_CAPACITY_LAYOUT INT64_C(5212885111412167814)
+#define PENSTOCK_PICK_IN_FLIGHT_PER_CAPACITY_LAYOUT INT64_C(5910960201048641476)
 
 /* Take the endpoint of least cost in KV blocks (dynamo 2026-08-22, `lib/kv-router/src/scheduling/selector/mod.rs`). */
 int64_t penstock_pick_dynamo(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_dynamo_layout;
-#define PENSTOCK_PICK_DYNAMO_LAYOUT INT64_C(7635534298722961305)
+#define PENSTOCK_PICK_DYNAMO_LAYOUT INT64_C(6699364755175190671)
 
 /* Take the endpoint with the highest score (llm-d-router v0.10.0, `pkg/epp/framework/plugins/scheduling/scorer`). */
 int64_t penstock_pick_llmd_scorers(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_llmd_scorers_layout;
-#define PENSTOCK_PICK_LLMD_SCORERS_LAYOUT INT64_C(5305439575622324129)
+#define PENSTOCK_PICK_LLMD_SCORERS_LAYOUT INT64_C(5058253076372675911)
 
 /* Prefer endpoints that cache the prompt, and among them the fewest tokens in flight (llm-d-router v0.10.0). */
 int64_t penstock_pick_llmd_token_load(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_llmd_token_load_layout;
-#define PENSTOCK_PICK_LLMD_TOKEN_LOAD_LAYOUT INT64_C(6642788753996965145)
+#define PENSTOCK_PICK_LLMD_TOKEN_LOAD_LAYOUT INT64_C(5040503373176953742)
 
 /* Take the least loaded endpoint if loads differ, else the best cache (sglang 2026-08-23, `sgl-model-gateway`). */
 int64_t penstock_pick_sglang_cache_aware(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_sglang_cache_aware_layout;
-#define PENSTOCK_PICK_SGLANG_CACHE_AWARE_LAYOUT INT64_C(703997535371230887)
+#define PENSTOCK_PICK_SGLANG_CACHE_AWARE_LAYOUT INT64_C(1748654020698324693)
 
 #ifdef __cplusplus
 }

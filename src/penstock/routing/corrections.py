@@ -13,10 +13,11 @@ _PRIOR = 0.1
 """Weight of the uncorrected prediction, as a share of the number of requests that a correction remembers."""
 _MIN_CORRECTION, _MAX_CORRECTION = 0.2, 5.0
 _LOOKS_EVERY_S, _HALVINGS = 1.0, 30
-_SLOW = 1.8
+_SLOW = 2.2
 """An endpoint is slow if its correction exceeds the lowest correction in its pool by more than this factor.
 
-By chance alone, learned corrections differ by a factor of up to 1.4.
+By chance alone, learned corrections differ by a factor of up to 1.4, and in overload, where endpoints are given up, by
+up to 2. With 1.8, four pickers at 130% of capacity shared all endpoints for long and kept up to 3 points less.
 """
 _BESIDE_OTHERS = 0.1
 """Weight of a request to another pool, in the count of requests that an endpoint did not get.

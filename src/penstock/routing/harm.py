@@ -101,7 +101,8 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
 
     If a lower bound of the harm clearly exceeds `enough`, return this bound, because the endpoint cannot be the best.
     """
-    times, per_ttft, per_tpot, chance_share, per_usd, spare, lent_hit, per_e2e, weight, given_up = terms
+    times, per_ttft, per_tpot, chance_share, per_usd, spare, lent_hit, per_e2e, weight, weakest_given_up = terms
+    given_up = e["relative_capacity"] * weakest_given_up
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
     prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
     stall = e["stall_per_prompt_s"]

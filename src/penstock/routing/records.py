@@ -62,6 +62,7 @@ ENDPOINT: Final = np.dtype(
         ("expert_miss", "f8"),  # probability that one token does not visit a given expert
         # Fixed, and read by every pick.
         ("whose", "i8"),  # EVERYBODYS, OWN or ANOTHERS: owner, if several pickers share no state
+        ("relative_capacity", "f8"),  # rate of usual requests, relative to the weakest endpoint with this model
         ("saved_usd_per_s", "f8"),  # dollars saved per idle second: 0 if the endpoint is paid for anyway
         ("first_token_ratio", "f8"),  # client's time to first token over the steps it took
         ("request_s", "f8"),  # seconds outside the engine, per request
@@ -199,7 +200,7 @@ PARAMETERS: Final = np.dtype(
         ("class_tpot_s", "f8", (CLASSES,)),  # SLO of residents by class
         ("class_e2e_s", "f8", (CLASSES,)),  # SLO for the whole answer of residents, by class
         ("class_weight", "f8", (CLASSES,)),  # weight of a missed SLO by class
-        ("given_up_misses", "f8"),  # harm in missed SLOs of giving up all requests at an endpoint
+        ("given_up_misses", "f8"),  # harm in missed SLOs of giving up all requests at the weakest endpoint
         ("class_requests", "f8", (CLASSES,)),  # decayed count of the picker's requests by class
         ("class_admitted", "f8", (CLASSES,)),  # decayed count of those that were sent to an endpoint
         ("class_kept", "f8", (CLASSES,)),  # decayed share of ended and refused requests that met their SLO
@@ -225,7 +226,7 @@ def new_endpoints(count: int) -> Records:
     endpoints = np.zeros(count, ENDPOINT)
     endpoints["accepts"] = endpoints["serves"] = endpoints["decodes"] = 1
     endpoints["reported_s"] = -np.inf
-    for name in ("first_token_ratio", "prefill_correction", "decode_correction", "stretch"):
+    for name in ("first_token_ratio", "relative_capacity", "prefill_correction", "decode_correction", "stretch"):
         endpoints[name] = 1.0
     for name in ("kv_tokens", "max_context_tokens", "max_running", "step_tokens"):
         endpoints[name] = 2**40

@@ -484,6 +484,6 @@ def test_every_field_of_an_endpoint_is_either_fixed_or_kept_by_a_reload() -> Non
         *("pool", "vendor", "block_tokens", "max_running", "usd_per_s", "step_s", "prompt_step_s", "expert_s"),
         *("expert_miss", "whose", "saved_usd_per_s", "first_token_ratio", "request_s", "step_tokens", "accepts"),
         *("serves", "decodes", "max_context_tokens", "kv_tokens", "sequence_s", "context_token_s"),
-        *("prompt_token_s", "prompt_pair_s"),
+        *("prompt_token_s", "prompt_pair_s", "relative_capacity"),
     )
     assert sorted((*fixed, *RUN_TIME_FIELDS)) == sorted(ENDPOINT.names or ())

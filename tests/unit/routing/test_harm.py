@@ -148,9 +148,10 @@ def test_a_queue_for_kv_blocks_costs_what_it_takes_from_those_behind(limit_s: fl
     load=st.integers(0, 400),
     given_up=st.floats(0.0, 30.0),
     factor=st.floats(0.1, 10.0),
+    capacity=st.floats(1.0, 10.0),
 )
 def test_a_request_that_is_lost_is_not_lost_again(
-    seed: int, tokens: int, load: int, given_up: float, factor: float
+    seed: int, tokens: int, load: int, given_up: float, factor: float, capacity: float
 ) -> None:
     """The harm is at most the request's own miss, the bound, and all requests that can still be lost there.
 
@@ -158,6 +159,7 @@ def test_a_request_that_is_lost_is_not_lost_again(
     """
     e, p, q = fleet(1, seed), parameters(), asking(tokens)
     e["saved_usd_per_s"], e["kv_tokens"], e["max_running"] = 0.0, 2**40, 2**40
+    e["relative_capacity"] = capacity
     e["in_flight"] += load
     e["residents"][0, 0] += load
     p["given_up_misses"], p["class_factor"][0, 0] = given_up, factor
@@ -166,7 +168,7 @@ def test_a_request_that_is_lost_is_not_lost_again(
     harm = harm_of(q[0], e[0], 0, p[0], terms, inf)
     chance_kept = 1.0 - chance(float(e["tpot_now_s"][0]) / 0.06, squarings(float(p["doubt_fraction"][0])))
     to_lose = factor * float(e["residents"][0].sum()) * chance_kept
-    assert harm <= (factor * (1.0 + given_up) + to_lose) * (1 + 1e-9)
+    assert harm <= (factor * (1.0 + capacity * given_up) + to_lose) * (1 + 1e-9)
     p["given_up_misses"] = inf
     terms = terms_of(q[0], p[0], e, np.zeros(1, np.int64))
     assert harm <= harm_of(q[0], e[0], 0, p[0], terms, inf) * (1 + 1e-12)

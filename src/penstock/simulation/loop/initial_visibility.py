@@ -19,6 +19,7 @@ from penstock.performance.step.step_cost import StepCost
 from penstock.routing.admission import hold_seconds
 from penstock.routing.endpoint_updates import divide
 from penstock.routing.records import CLASSES, OVERLOAD, Record, Records, default_parameters, new_endpoints
+from penstock.routing.relative_capacity import set_relative_capacities
 from penstock.simulation.loop.world import (
     CHANGES_SPEED,
     DIES,
@@ -64,6 +65,7 @@ def endpoints_of(pools: Sequence[ReplicaPool], routing: Routing | None = None) -
             for limit in ("kv_tokens", "max_running", "step_tokens"):
                 mine[limit] *= replica.ranks
         mine["saved_usd_per_s"] = mine["usd_per_s"] * pool.elastic
+    set_relative_capacities(endpoints)
     return endpoints
 
 
