@@ -53,11 +53,11 @@ class Load:
 
 
 LOADS: Final = (
-    Load("small", BACKENDS, 32, 3, 0, "small"),
+    Load("small", BACKENDS, 32, 1, 0, "small"),
     Load("100/s", BACKENDS, 8, 4, 100, "small"),
     Load("200 tokens", SLOW_BACKENDS, 200, 4, 0, "stream", stream=True),
     Load("saturated stream", FAST_BACKENDS, 200, 4, 0, "stream", stream=True),
-    Load("400 KB", BACKENDS, 8, 3, 0, "long"),
+    Load("400 KB", BACKENDS, 8, 1, 0, "long"),
 )
 
 
@@ -244,56 +244,55 @@ def behind(
 
 
 HEAD: Final = (
-    "| load | router | req/s | of bare | by turn | chunks/s | of bare | p50 ms | CPU us: Envoy + picker | "
-    "req/s per core | per picker core | errors |"
+    "| load | router | req/s | of bare | by turn | p50 ms | added | p99 ms | added "
+    "| CPU us | of bare | by turn | Python us | errors |"
 )
 
 
 def table(results: Sequence[dict[str, Any]]) -> str:
-    """Draw medians and their ratio to bare Envoy, and the least and most of that ratio in one turn."""
-    lines = [HEAD, "|---" * 12 + "|"]
+    """Draw medians, and their ratio to bare Envoy in the same turn: median, P10 and P90 of the turns.
+
+    "CPU" is the processor time of Envoy per request; "of bare" is bare Envoy's divided by it.
+    """
+    lines = [HEAD, "|---" * HEAD.count(" | ") + "|---|"]
     for load in dict.fromkeys(row["load"] for row in results):
-        bare: dict[str, float] = {}
         beside: list[dict[str, Any]] = []
         for variant in dict.fromkeys(row["variant"] for row in results):
             rows = [row for row in results if row["load"] == load and row["variant"] == variant]
+            beside = beside or rows
             if rows:
-                median = medians(rows)
-                bare, beside = bare or median, beside or rows
-                ratios = [mine["rps"] / theirs["rps"] for mine, theirs in zip(rows, beside, strict=True)]
-                median |= {"least": min(ratios), "most": max(ratios)}
-                lines.append(f"| {load} | {variant} | {cells(median, bare)} | {sum(row['err'] for row in rows)} |")
+                lines.append(f"| {load} | {variant} | {cells(rows, beside)} | {sum(row['err'] for row in rows)} |")
     return "\n".join(lines)
 
 
-def medians(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """What one router did under one load."""
-    return {
-        "rate": statistics.median(row["rps"] for row in rows),
-        "chunks": statistics.median(row["ev_s"] for row in rows),
-        "p50_ms": statistics.median(row["tot"][0] for row in rows) / 1000,
-        "envoy": statistics.median(row["parts"]["envoy"] for row in rows),
-        "picker": statistics.median(row["parts"].get("picker", 0.0) for row in rows),
-    }
-
-
-def cells(median: dict[str, float], bare: dict[str, float]) -> str:
+def cells(rows: Sequence[dict[str, Any]], bare: Sequence[dict[str, Any]]) -> str:
     """Draw one line of the table."""
-    rate, chunks, envoy, picker = (median[name] for name in ("rate", "chunks", "envoy", "picker"))
-    of_chunks = f"{chunks / bare['chunks']:.2f}" if bare["chunks"] else ""
-    of_picker = f"{1e6 / picker:,.0f}" if picker else ""
-    by_turn = f"{median['least']:.2f} to {median['most']:.2f}"
-    return (
-        f"{rate:,.0f} | {rate / bare['rate']:.2f} | {by_turn} | {chunks:,.0f} | {of_chunks} | {median['p50_ms']:.2f} | "
-        f"{envoy:,.0f} + {picker:,.0f} | {1e6 / (envoy + picker):,.0f} | {of_picker}"
-    )
+    pairs = list(zip(rows, bare, strict=True))
+    rates = [mine["rps"] / theirs["rps"] for mine, theirs in pairs]
+    cpu = [theirs["parts"]["envoy"] / mine["parts"]["envoy"] for mine, theirs in pairs]
+    later = [[(mine["tot"][at] - theirs["tot"][at]) / 1000 for mine, theirs in pairs] for at in (0, 2)]
+    p50_ms, p99_ms = (statistics.median(row["tot"][at] for row in rows) / 1000 for at in (0, 2))
+    of = [
+        f"{statistics.median(row['rps'] for row in rows):,.0f} | {spread(rates)}",
+        f"{p50_ms:.2f} | {statistics.median(later[0]):+.2f} | {p99_ms:.2f} | {statistics.median(later[1]):+.2f}",
+        f"{statistics.median(row['parts']['envoy'] for row in rows):,.0f} | {spread(cpu)}",
+        f"{statistics.median(row['parts']['rest'] + row['parts'].get('picker', 0.0) for row in rows):,.0f}",
+    ]
+    return " | ".join(of)
+
+
+def spread(ratios: Sequence[float]) -> str:
+    """Draw the median, and P10 to P90."""
+    ordered = sorted(ratios)
+    low, high = ordered[len(ordered) // 10], ordered[-1 - len(ordered) // 10]
+    return f"{statistics.median(ordered):.2f} | {low:.2f} to {high:.2f}"
 
 
 def main() -> None:
     """Run the benchmark, or one of its routers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--serve", nargs="+", help=argparse.SUPPRESS)
-    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--repetitions", type=int, default=9)
     parser.add_argument("--endpoints", type=int, default=3)
     parser.add_argument("--loads", nargs="*", default=[load.name for load in LOADS])
     parser.add_argument("--routers", nargs="*", default=list(VARIANTS))

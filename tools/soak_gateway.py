@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -90,12 +91,21 @@ async def troubles(stack: Running, until_s: float) -> None:
         await asyncio.sleep(_FAULT_EVERY_S / 2)
 
 
+def sizes(folder: Path) -> list[int]:
+    """Return the sizes of the files of a folder, without those that a reload removes meanwhile."""
+    found = []
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):
+            found.append(path.stat().st_size)
+    return found
+
+
 async def watch(stack: Running, until_s: float, rows: list[dict[str, Held]]) -> None:
     """Write down what the processes hold, and the folder they share."""
     folder = Path(stack.stack.folder)
     while time.monotonic() < until_s:
         row = {name: held(pid) for name, pid in parts(stack).items()}
-        tables = [path.stat().st_size for path in folder.iterdir()]  # noqa: ASYNC240 - in memory
+        tables = sizes(folder)
         rows.append({**row, "tables": Held(sum(tables) / 2**20, len(tables))})
         await asyncio.sleep(_EVERY_S)
 
