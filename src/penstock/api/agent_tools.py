@@ -46,7 +46,7 @@ class ToolArgument:
 
     help: str
     kind: str = "string"
-    accepted: tuple[type, ...] = (str, int)
+    accepted: tuple[type, ...] = (str,)
     required: bool = False
     min: float | None = None
     max: float | None = None

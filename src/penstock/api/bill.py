@@ -201,7 +201,9 @@ def _unix_s(text: str, flag: str) -> float:
 def _check_pools(fleet: Fleet, outcomes: Iterable[RequestOutcome], replica_hours: Mapping[str, float]) -> None:
     known = {pool.name for pool in fleet.pools}
     for name in sorted({one.pool for one in outcomes if one.pool} - known):
-        raise UsageError(f"pool '{name}' of the receipts is not in the fleet file; give the fleet that was routed")
+        raise UsageError(
+            f"pool '{name}' of the receipts is not in the fleet file; give the fleet that was routed, or add the pool"
+        )
     for name in sorted(replica_hours.keys() - known):
         raise UsageError(f"no pool is called '{name}'; the pools are {', '.join(sorted(known))}")
     for pool in fleet.pools:

@@ -127,11 +127,13 @@ typedef struct penstock_parameters {
   double class_price[4];
   double class_factor[4];
   double class_share[4];
+  double class_output_tokens[4];
+  double class_length_doubt[4];
   double price_slope;
   double admission_misses;
   double tuning[8];
 } penstock_parameters;
-PENSTOCK_SIZE(penstock_parameters, 480);
+PENSTOCK_SIZE(penstock_parameters, 544);
 
 typedef struct penstock_control {
   int64_t next_row;
@@ -627,22 +629,22 @@ typedef int64_t (*penstock_policy)(penstock_request *request, penstock_endpoint 
 /* Advance until the caller must act, or for `budget` events. */
 int64_t penstock_run(const penstock_world *w, int64_t budget, penstock_policy pick);
 extern const int64_t penstock_run_layout;
-#define PENSTOCK_RUN_LAYOUT INT64_C(7643431002286649880)
+#define PENSTOCK_RUN_LAYOUT INT64_C(1552896841349206229)
 
 /* Return the first row that is not finished, from `base` on. */
 int64_t penstock_settled(const penstock_world *w, int64_t base);
 extern const int64_t penstock_settled_layout;
-#define PENSTOCK_SETTLED_LAYOUT INT64_C(1157424242724378011)
+#define PENSTOCK_SETTLED_LAYOUT INT64_C(5792583101256816931)
 
 /* Integrate every queue up to now. */
 void penstock_count_queues(const penstock_world *w);
 extern const int64_t penstock_count_queues_layout;
-#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(960358750802996018)
+#define PENSTOCK_COUNT_QUEUES_LAYOUT INT64_C(1151481922241250438)
 
 /* Record when the client sees each request's first and last token, and compare both with the SLO of the class. */
 void penstock_tally(const penstock_world *w, const penstock_class_tables *tables, int64_t base, int64_t warm_up);
 extern const int64_t penstock_tally_layout;
-#define PENSTOCK_TALLY_LAYOUT INT64_C(4766808632284336970)
+#define PENSTOCK_TALLY_LAYOUT INT64_C(8019816507295994077)
 
 /* Write the predicted latency of a request at each endpoint, in seconds; infinity if the request does not fit. */
 void penstock_predict_latency(const penstock_latency_table *t);
@@ -652,92 +654,92 @@ extern const int64_t penstock_predict_latency_layout;
 /* Fill `order` with the endpoints to try, first choice first, and return their number. */
 int64_t penstock_rank(const penstock_picker_table *t);
 extern const int64_t penstock_rank_layout;
-#define PENSTOCK_RANK_LAYOUT INT64_C(8385634826381420780)
+#define PENSTOCK_RANK_LAYOUT INT64_C(391995263334474750)
 
 /* Count the request, which has just arrived, so that each class counts alike. */
 void penstock_count_arrival(const penstock_picker_table *t);
 extern const int64_t penstock_count_arrival_layout;
-#define PENSTOCK_COUNT_ARRIVAL_LAYOUT INT64_C(1033819663217260240)
+#define PENSTOCK_COUNT_ARRIVAL_LAYOUT INT64_C(401841592192073275)
 
 /* Count the request as refused: it did not meet its SLO. */
 void penstock_count_refusal(const penstock_picker_table *t);
 extern const int64_t penstock_count_refusal_layout;
-#define PENSTOCK_COUNT_REFUSAL_LAYOUT INT64_C(8833088354184309125)
+#define PENSTOCK_COUNT_REFUSAL_LAYOUT INT64_C(1228075430649558327)
 
 /* Compute the derived fields of an endpoint's record after any change. */
 void penstock_refresh(const penstock_picker_table *t, int64_t endpoint, double now_s);
 extern const int64_t penstock_refresh_layout;
-#define PENSTOCK_REFRESH_LAYOUT INT64_C(7182310766415971844)
+#define PENSTOCK_REFRESH_LAYOUT INT64_C(2218326652265767289)
 
 /* Record in `flights[place]` that the request was sent to an endpoint. */
 void penstock_sent(const penstock_picker_table *t, int64_t endpoint, int64_t place);
 extern const int64_t penstock_sent_layout;
-#define PENSTOCK_SENT_LAYOUT INT64_C(5728666434060940626)
+#define PENSTOCK_SENT_LAYOUT INT64_C(8526560693077953371)
 
 /* Record in `flights[place]` that the request was sent to an endpoint with `hit_tokens` cached tokens. */
 void penstock_sent_with(const penstock_picker_table *t, int64_t endpoint, int64_t place, int64_t hit_tokens);
 extern const int64_t penstock_sent_with_layout;
-#define PENSTOCK_SENT_WITH_LAYOUT INT64_C(5712870950668492169)
+#define PENSTOCK_SENT_WITH_LAYOUT INT64_C(2034178409761870071)
 
 /* Clear the counts of requests in flight at an endpoint. */
 void penstock_clear_counts(const penstock_picker_table *t, int64_t endpoint);
 extern const int64_t penstock_clear_counts_layout;
-#define PENSTOCK_CLEAR_COUNTS_LAYOUT INT64_C(4770437999355690610)
+#define PENSTOCK_CLEAR_COUNTS_LAYOUT INT64_C(6368361659264438525)
 
 /* Count the request in `flights[place]`, which was in flight before the fleet was reloaded, at an endpoint. */
 void penstock_resume(const penstock_picker_table *t, int64_t endpoint, int64_t place);
 extern const int64_t penstock_resume_layout;
-#define PENSTOCK_RESUME_LAYOUT INT64_C(4219275095223535933)
+#define PENSTOCK_RESUME_LAYOUT INT64_C(3263695842460458216)
 
 /* Record the first token of the request in `flights[place]`. */
 void penstock_first_token(const penstock_picker_table *t, int64_t place, double now_s);
 extern const int64_t penstock_first_token_layout;
-#define PENSTOCK_FIRST_TOKEN_LAYOUT INT64_C(5798410784005431099)
+#define PENSTOCK_FIRST_TOKEN_LAYOUT INT64_C(4221777410155469096)
 
 /* Record the end of an answer of `output_tokens` tokens. */
 void penstock_finished(const penstock_picker_table *t, int64_t place, int64_t output_tokens, double now_s);
 extern const int64_t penstock_finished_layout;
-#define PENSTOCK_FINISHED_LAYOUT INT64_C(6292767058139770525)
+#define PENSTOCK_FINISHED_LAYOUT INT64_C(3125448574387813102)
 
 /* Record that a request will not be answered by its endpoint. */
 void penstock_lost(const penstock_picker_table *t, int64_t place, double now_s);
 extern const int64_t penstock_lost_layout;
-#define PENSTOCK_LOST_LAYOUT INT64_C(4600027302144741203)
+#define PENSTOCK_LOST_LAYOUT INT64_C(9022408332512045874)
 
 /* Record that a client closed its connection before its first token. */
 void penstock_record_departure(const penstock_picker_table *t, int64_t place, double now_s);
 extern const int64_t penstock_record_departure_layout;
-#define PENSTOCK_RECORD_DEPARTURE_LAYOUT INT64_C(1095441812628596298)
+#define PENSTOCK_RECORD_DEPARTURE_LAYOUT INT64_C(5460756788793926632)
 
 /* Store the picker's own counts for an endpoint in `reports[place]`, when the picker requests a report. */
 void penstock_begin_report(const penstock_picker_table *t, int64_t endpoint, int64_t place, double now_s);
 extern const int64_t penstock_begin_report_layout;
-#define PENSTOCK_BEGIN_REPORT_LAYOUT INT64_C(8958455379390405129)
+#define PENSTOCK_BEGIN_REPORT_LAYOUT INT64_C(1337062666976379850)
 
 /* Apply the report in `reports[place]`. */
 int64_t penstock_reported(const penstock_picker_table *t, int64_t endpoint, int64_t place, double now_s);
 extern const int64_t penstock_reported_layout;
-#define PENSTOCK_REPORTED_LAYOUT INT64_C(1278758988677464340)
+#define PENSTOCK_REPORTED_LAYOUT INT64_C(3661336448280328337)
 
 /* Assign to one of several pickers its share of the endpoints of every pool. */
 void penstock_divide(const penstock_picker_table *t, int64_t picker, int64_t pickers);
 extern const int64_t penstock_divide_layout;
-#define PENSTOCK_DIVIDE_LAYOUT INT64_C(6299307607445272466)
+#define PENSTOCK_DIVIDE_LAYOUT INT64_C(1535472339904514945)
 
 /* Return the seconds after which the client of a shed request should return. */
 double penstock_retry_after(const penstock_picker_table *t);
 extern const int64_t penstock_retry_after_layout;
-#define PENSTOCK_RETRY_AFTER_LAYOUT INT64_C(8465136751112886515)
+#define PENSTOCK_RETRY_AFTER_LAYOUT INT64_C(7842379873747250425)
 
 /* Reduce a request's estimated length until it fits the largest endpoint. Return 1 if the length changed, else 0. */
 int64_t penstock_shorten_request(const penstock_picker_table *t);
 extern const int64_t penstock_shorten_request_layout;
-#define PENSTOCK_SHORTEN_REQUEST_LAYOUT INT64_C(1923840479189301979)
+#define PENSTOCK_SHORTEN_REQUEST_LAYOUT INT64_C(5337122292736258996)
 
 /* Return SHED, ONLY_UNLOADED or ANY_ENDPOINT for a request that would be shed. */
 int64_t penstock_late_choice(const penstock_picker_table *t);
 extern const int64_t penstock_late_choice_layout;
-#define PENSTOCK_LATE_CHOICE_LAYOUT INT64_C(2952317956073932212)
+#define PENSTOCK_LATE_CHOICE_LAYOUT INT64_C(6950249976389242220)
 
 /* Write into `hits` how many tokens of the first `count` blocks each endpoint is expected to have cached. */
 void penstock_match_prefix(const penstock_prefix_table *t, int64_t count, double tokens_per_block, int64_t max_tokens, double now_s);
@@ -782,47 +784,47 @@ extern const int64_t penstock_end_suspicions_layout;
 /* Return the endpoint of least expected harm, or REJECTED if none can hold the request or it must be shed. */
 int64_t penstock_pick(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_layout;
-#define PENSTOCK_PICK_LAYOUT INT64_C(807127955743645864)
+#define PENSTOCK_PICK_LAYOUT INT64_C(49754735897206815)
 
 /* Take endpoints in turn (GIE `pkg/lwepp`, 84436a9; Envoy ROUND_ROBIN). */
 int64_t penstock_pick_round_robin(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_round_robin_layout;
-#define PENSTOCK_PICK_ROUND_ROBIN_LAYOUT INT64_C(2802589125290218871)
+#define PENSTOCK_PICK_ROUND_ROBIN_LAYOUT INT64_C(106538493557197591)
 
 /* Take endpoints in turn, in proportion to static weights (Envoy's EDF scheduler, `edf_scheduler.h`, v1.35). */
 int64_t penstock_pick_weighted_round_robin(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_weighted_round_robin_layout;
-#define PENSTOCK_PICK_WEIGHTED_ROUND_ROBIN_LAYOUT INT64_C(1337491962847068147)
+#define PENSTOCK_PICK_WEIGHTED_ROUND_ROBIN_LAYOUT INT64_C(3203097201805911239)
 
 /* Take the endpoint with the fewest requests in flight from this picker (Envoy LEAST_REQUEST, v1.35). */
 int64_t penstock_pick_least_request(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_least_request_layout;
-#define PENSTOCK_PICK_LEAST_REQUEST_LAYOUT INT64_C(108821915527096006)
+#define PENSTOCK_PICK_LEAST_REQUEST_LAYOUT INT64_C(7383151558358078697)
 
 /* Take the endpoint with the fewest requests in flight per static weight (Envoy LEAST_REQUEST, v1.35, bias 1). */
 int64_t penstock_pick_in_flight_per_capacity(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_in_flight_per_capacity_layout;
-#define PENSTOCK_PICK_IN_FLIGHT_PER_CAPACITY_LAYOUT INT64_C(5910960201048641476)
+#define PENSTOCK_PICK_IN_FLIGHT_PER_CAPACITY_LAYOUT INT64_C(4851706852766810687)
 
 /* Take the endpoint of least cost in KV blocks (dynamo 2026-08-22, `lib/kv-router/src/scheduling/selector/mod.rs`). */
 int64_t penstock_pick_dynamo(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_dynamo_layout;
-#define PENSTOCK_PICK_DYNAMO_LAYOUT INT64_C(6699364755175190671)
+#define PENSTOCK_PICK_DYNAMO_LAYOUT INT64_C(2381416904486515114)
 
 /* Take the endpoint with the highest score (llm-d-router v0.10.0, `pkg/epp/framework/plugins/scheduling/scorer`). */
 int64_t penstock_pick_llmd_scorers(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_llmd_scorers_layout;
-#define PENSTOCK_PICK_LLMD_SCORERS_LAYOUT INT64_C(5058253076372675911)
+#define PENSTOCK_PICK_LLMD_SCORERS_LAYOUT INT64_C(7952242058922061754)
 
 /* Prefer endpoints that cache the prompt, and among them the fewest tokens in flight (llm-d-router v0.10.0). */
 int64_t penstock_pick_llmd_token_load(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_llmd_token_load_layout;
-#define PENSTOCK_PICK_LLMD_TOKEN_LOAD_LAYOUT INT64_C(5040503373176953742)
+#define PENSTOCK_PICK_LLMD_TOKEN_LOAD_LAYOUT INT64_C(1579233472641327161)
 
 /* Take the least loaded endpoint if loads differ, else the best cache (sglang 2026-08-23, `sgl-model-gateway`). */
 int64_t penstock_pick_sglang_cache_aware(penstock_request *request, penstock_endpoint *endpoints, int64_t count, int64_t *hits, penstock_parameters *parameters);
 extern const int64_t penstock_pick_sglang_cache_aware_layout;
-#define PENSTOCK_PICK_SGLANG_CACHE_AWARE_LAYOUT INT64_C(1748654020698324693)
+#define PENSTOCK_PICK_SGLANG_CACHE_AWARE_LAYOUT INT64_C(2348793950733890983)
 
 #ifdef __cplusplus
 }

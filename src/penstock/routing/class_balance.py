@@ -22,6 +22,8 @@ _OUTCOMES = 200.0
 _MAX_PRICE = 8.0
 _DAMPING = 0.02
 """Share of the way to its target that a price moves with each outcome of its class."""
+_LOGISTIC = 1.7
+"""Standard deviations of a normal distribution per unit of a logistic distribution of the same shape."""
 _TOLERATED = 0.02
 """Gap of attainment below which classes count as equal."""
 
@@ -43,6 +45,8 @@ def count_arrival(request: Records, parameters: Records) -> None:
         if p["class_requests"][place] > _SEEN:
             total += p["class_requests"][place] + _FEW
             classes += 1.0
+    learned = 1.0 / min(p["class_requests"][kind], _OUTCOMES)
+    p["class_output_tokens"][kind] += (request[0]["expected_output_tokens"] - p["class_output_tokens"][kind]) * learned
     for place in range(CLASSES):
         if p["class_requests"][place] > _SEEN:
             p["class_share"][place] = (p["class_requests"][place] + _FEW) / total
@@ -63,3 +67,13 @@ def count_outcome(p: Record, kind: int, met: bool) -> None:  # noqa: FBT001 - co
     wanted = min(p["price_slope"] * gap, math.log(_MAX_PRICE))
     price = math.log(p["class_price"][kind])
     p["class_price"][kind] = math.exp(price + _DAMPING * (wanted - price))
+
+
+@compiled
+def count_length(p: Record, kind: int, expected_tokens: int, output_tokens: int) -> None:
+    """Learn how far the answers of a class are from their expected length. `count_outcome` has counted the answer."""
+    if expected_tokens > 0 and output_tokens > 0:
+        doubt = abs(math.log(output_tokens / expected_tokens)) / _LOGISTIC
+        squared = p["class_length_doubt"][kind] ** 2
+        squared += (doubt * doubt - squared) / (p["class_outcomes"][kind] + _FEW)
+        p["class_length_doubt"][kind] = math.sqrt(squared)

@@ -7,7 +7,7 @@ that it has in production.
 import math
 
 from penstock.compiled.marks import compiled
-from penstock.routing.class_balance import class_of, count_outcome
+from penstock.routing.class_balance import class_of, count_length, count_outcome
 from penstock.routing.corrections import corrected, fastest, forget, gain, is_slow
 from penstock.routing.latency import decode_seconds, prompt_seconds, times_of
 from penstock.routing.miss_probability import squarings, strain_slope
@@ -217,6 +217,7 @@ def finished(
     if f["first_s"] == math.inf or e["decodes"] != 0:
         _leave(e, f)
     count_outcome(p, f["slo_class"], _is_met(f, output_tokens, now_s))
+    count_length(p, f["slo_class"], f["expected_output_tokens"], output_tokens)
     refresh(endpoints, index, now_s, parameters)
 
 

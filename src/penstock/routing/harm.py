@@ -20,7 +20,7 @@ from penstock.routing.latency import (
     times_of,
     token_seconds,
 )
-from penstock.routing.miss_probability import LENGTH_SQUARINGS, chance, power, squarings, strain
+from penstock.routing.miss_probability import chance, length_squarings, power, squarings, strain
 from penstock.routing.policy_function import policy
 from penstock.routing.records import (
     ANOTHERS,
@@ -34,8 +34,16 @@ from penstock.routing.records import (
     Records,
 )
 
-Terms = tuple[int, float, float, float, float, float, float, float, float, float]
+Terms = tuple[int, float, float, float, float, float, float, float, float, float, int]
 
+_MOST = 0.95
+"""Share of the requests of a class that were admitted, below which the class counts as refused."""
+_ABSENT = 3.0
+"""Weight of the requests of a refused class that would be at an endpoint by their share, if others are kept more.
+
+Without it, a class with a limit for the whole answer that is refused has no requests that others could make to miss, so
+the others fill every endpoint beyond its limit, and it stays refused.
+"""
 _CLEARLY = 1.0 + 1e-9
 """Factor by which a lower bound must exceed the least harm found so far; slightly above 1 to allow for rounding."""
 
@@ -92,6 +100,7 @@ def terms_of(q: Record, p: Record, endpoints: Records, hits: Records) -> Terms:
         1.0 / q["e2e_s"],
         weight,
         p["given_up_misses"] * weight,
+        length_squarings(p, class_of(q)),
     )
 
 
@@ -101,7 +110,7 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
 
     If a lower bound of the harm clearly exceeds `enough`, return this bound, because the endpoint cannot be the best.
     """
-    times, per_ttft, per_tpot, chance_share, per_usd, spare, lent_hit, per_e2e, weight, weakest_given_up = terms
+    times, per_ttft, per_tpot, chance_share, per_usd, spare, lent_hit, per_e2e, weight, weakest_given_up, _ = terms
     given_up = e["relative_capacity"] * weakest_given_up
     tpot_s, held = token_seconds(q, e, hit_tokens, chance_share)
     prompt_s = prompt_seconds(e, hit_tokens, q["input_tokens"]) * e["prefill_correction"]
@@ -120,7 +129,7 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
     late = chance(begun_s * per_ttft, times)
     missed = late + slow - late * slow
     if per_e2e > 0.0:
-        missed += (1.0 - missed) * _ends_late(q, e, first_s, tpot_s, per_e2e)
+        missed += (1.0 - missed) * _ends_late(q, e, first_s, tpot_s, terms)
     harm = weight * missed
     if e["saved_usd_per_s"] > 0.0:
         harm += work_seconds(q, e, prompt_s) * e["saved_usd_per_s"] * per_usd
@@ -136,10 +145,10 @@ def harm_of(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms, enou
 
 
 @compiled
-def _ends_late(q: Record, e: Record, first_s: float, tpot_s: float, per_e2e: float) -> float:
+def _ends_late(q: Record, e: Record, first_s: float, tpot_s: float, terms: Terms) -> float:
     """Return the probability that the last token is late, because the answer is slower or longer than expected."""
     first_s += q["waited_s"]
-    return chance((first_s + q["expected_output_tokens"] * tpot_s * e["decodes"]) * per_e2e, LENGTH_SQUARINGS)
+    return chance((first_s + q["expected_output_tokens"] * tpot_s * e["decodes"]) * terms[7], terms[10])
 
 
 @compiled
@@ -177,13 +186,18 @@ def _harm_to_residents(e: Record, p: Record, slower_s: float, times: int, bounde
     others = e["others"] if p["pickers"] > 1.0 else 0.0
     for kind in range(CLASSES if e["decodes"] != 0 else 0):
         there = e["residents"][kind] + others * p["class_share"][kind]
+        counted = p["class_weight"][kind] * p["class_factor"][kind]
         if there > 0.0:
-            counted = p["class_weight"][kind] * p["class_factor"][kind] * there
             per_limit = 1.0 / p["class_tpot_s"][kind]
-            harm += counted * _rise(before_s * per_limit, after_s * per_limit, times, bounded)
-            if p["class_e2e_s"][kind] < math.inf and e["in_flight"] > 0:
-                per_limit = _resident_tokens_per_e2e_s(e, p, kind)
-                harm += counted * _rise(before_s * per_limit, after_s * per_limit, LENGTH_SQUARINGS, bounded)
+            harm += counted * there * _rise(before_s * per_limit, after_s * per_limit, times, bounded)
+        if p["class_e2e_s"][kind] < math.inf:
+            if p["class_admitted"][kind] < _MOST * p["class_requests"][kind]:
+                unfair = 1.0 - 1.0 / p["class_price"][kind]
+                there = max(there, _ABSENT * unfair * p["class_share"][kind] * e["in_flight"])
+            if there > 0.0:
+                per_limit = _resident_tokens(e, p, kind) / p["class_e2e_s"][kind]
+                length_times = length_squarings(p, kind)
+                harm += counted * there * _rise(before_s * per_limit, after_s * per_limit, length_times, bounded)
     return harm
 
 
@@ -196,9 +210,11 @@ def _rise(before: float, after: float, times: int, bounded: bool) -> float:  # n
 
 
 @compiled
-def _resident_tokens_per_e2e_s(e: Record, p: Record, kind: int) -> float:
-    """Return the tokens of a resident's mean answer per second of its limit for the whole answer."""
-    return float(e["resident_output_tokens"] / (e["in_flight"] * p["class_e2e_s"][kind]))
+def _resident_tokens(e: Record, p: Record, kind: int) -> float:
+    """Return the mean answer of a class at an endpoint: of the residents if all are of this class, or of the class."""
+    if 0 < e["residents"][kind] == e["in_flight"]:
+        return float(e["resident_output_tokens"] / e["in_flight"])
+    return float(p["class_output_tokens"][kind])
 
 
 @compiled
@@ -239,11 +255,31 @@ def _settle(q: Record, p: Record, endpoints: Records, hits: Records, terms: Term
     if best == REJECTED:
         return REJECTED
     if q["sheddable"] != SERVE:
-        return best if is_admitted(q, endpoints[best], hits[best], p, terms) else REJECTED
+        if is_admitted(q, endpoints[best], hits[best], p, terms):
+            return best
+        return _best_admitted(q, p, endpoints, hits, terms)
     dear = p["pickers"] > 1.0 and least > terms[9]  # seldom, so that the price is not computed at every pick
     if dear and price_of(q, endpoints[best], hits[best], p, terms) > p["given_up_misses"]:
         return _given_up_by_all(q, endpoints, p, best)
     return best
+
+
+@compiled
+def _best_admitted(q: Record, p: Record, endpoints: Records, hits: Records, terms: Terms) -> int:
+    """Return the endpoint of least harm among those where a request may be admitted, or REJECTED.
+
+    The endpoint of least harm of all may be one that is given up, where the request would miss its SLO. Other pickers'
+    endpoints are left out, because each picker would send them what its own cannot take.
+    """
+    best, least = REJECTED, math.inf
+    for index in range(len(endpoints)):
+        e = endpoints[index]
+        trespass = e["whose"] == ANOTHERS and hits[index] < terms[6]
+        if not trespass and holds(q, e) and is_admitted(q, e, hits[index], p, terms):
+            harm = harm_of(q, e, hits[index], p, terms, math.inf)
+            if harm < least:
+                best, least = index, harm
+    return int(best)
 
 
 @compiled
@@ -291,7 +327,7 @@ def misses(q: Record, e: Record, hit_tokens: int, terms: Terms) -> float:
     slow = chance(tpot_s * terms[2], terms[0]) * e["decodes"]
     missed = late + slow - late * slow
     if terms[7] > 0.0:
-        missed += (1.0 - missed) * _ends_late(q, e, ttft_s, tpot_s, terms[7])
+        missed += (1.0 - missed) * _ends_late(q, e, ttft_s, tpot_s, terms)
     return float(missed)
 
 

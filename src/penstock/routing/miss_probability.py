@@ -6,12 +6,7 @@ squarings.
 """
 
 from penstock.compiled.marks import compiled
-
-LENGTH_SQUARINGS = 1
-"""Number of squarings for times that depend on answer length.
-
-Answer lengths have an uncertainty of about their own size, so the exponent n is 2.
-"""
+from penstock.routing.records import Record
 
 _MAX_SQUARINGS = 6
 _HALFWAY = 0.7071067811865476
@@ -27,6 +22,12 @@ def squarings(doubt_fraction: float) -> int:
         doubt_fraction *= 2.0
         times += 1
     return times
+
+
+@compiled
+def length_squarings(p: Record, kind: int) -> int:
+    """Return the number of squarings for times that depend on the answer lengths of a class, at least 1."""
+    return max(1, squarings(max(p["class_length_doubt"][kind], p["doubt_fraction"])))
 
 
 @compiled

@@ -208,12 +208,20 @@ PARAMETERS: Final = np.dtype(
         ("class_price", "f8", (CLASSES,)),  # at least 1: rises while a class meets its SLO less often than others
         ("class_factor", "f8", (CLASSES,)),  # derived: factor of `class_weight`, from price and share of the requests
         ("class_share", "f8", (CLASSES,)),  # derived: share of the picker's requests by class
+        ("class_output_tokens", "f8", (CLASSES,)),  # learned: mean expected tokens of an answer
+        ("class_length_doubt", "f8", (CLASSES,)),  # learned: relative uncertainty of the length of an answer
         ("price_slope", "f8"),  # logarithm of the price that a gap of 1 in attainment leads to; 0: all prices are 1
         ("admission_misses", "f8"),  # harm in misses of its own above which a request is refused or held, if it may be
         ("tuning", "f8", (TUNING,)),  # of a peer's formula or a user's own policy
     ],
     align=True,
 )
+
+LEARNED_OF_CLASSES: Final = (
+    *("class_requests", "class_admitted", "class_kept", "class_outcomes", "class_price", "class_factor"),
+    *("class_output_tokens", "class_length_doubt"),
+)
+"""Parameters that a picker learns. A reload of the fleet keeps them."""
 
 Record = Any
 """One record of any of these types. Outside compiled code, the fields of a record have no types."""
@@ -257,6 +265,7 @@ def default_parameters() -> Records:
     parameters["class_tpot_s"] = parameters["class_e2e_s"] = np.inf
     parameters["class_weight"] = parameters["class_factor"] = parameters["class_price"] = 1.0
     parameters["class_kept"] = 1.0
+    parameters["class_length_doubt"] = 0.5
     parameters["price_slope"] = 4.0
     parameters["admission_misses"] = 2.0
     parameters["given_up_misses"] = 3.0

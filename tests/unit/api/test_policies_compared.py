@@ -119,7 +119,7 @@ def test_policies_are_ranked_by_good_tokens_and_not_by_who_ends_first() -> None:
     sooner = replace(first.outcome, makespan_s=first.outcome.makespan_s / 2, classes=(fewer,))
     hasty = replace(first, outcome=sooner, policy=replace(first.policy, name="hasty"))
     assert hasty.outcome.goodput_tokens_per_s > first.outcome.goodput_tokens_per_s
-    assert "Highest goodput: penstock. " in _text(answer, (hasty, first))
+    assert "Most tokens within the SLO: penstock. Goodput and cost include the time" in _text(answer, (hasty, first))
 
 
 def _text(answer: SimulateFleetAnswer, runs: Sequence[object]) -> str:

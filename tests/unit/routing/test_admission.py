@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.routing.admission import hold_seconds, retry_after_s
 from penstock.routing.class_balance import count_arrival, count_outcome
 from penstock.routing.endpoint_updates import finished, first_token, record_departure, refresh, sent
-from penstock.routing.harm import pick, price_of, terms_of
+from penstock.routing.harm import is_admitted, pick, price_of, terms_of
 from penstock.routing.latency import share_of_chance, times_of
 from penstock.routing.records import (
     ANOTHERS,
@@ -78,6 +78,19 @@ def test_the_price_rises_with_the_time_that_a_request_was_held(requests: int, wa
         q["waited_s"] = seconds
         prices.append(price_of(q[0], e[0], 0, p[0], terms_of(q[0], p[0], e, hits)))
     assert prices[0] <= prices[1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(loads=st.lists(st.integers(0, 160), min_size=1, max_size=5), weight=st.floats(0.3, 3.0))
+def test_a_request_is_refused_only_if_no_endpoint_may_take_it(loads: list[int], weight: float) -> None:
+    """The endpoint of least harm may be one that is given up, where the request would be late; another may take it."""
+    p, q, hits = parameters(), asking(), np.zeros(len(loads), np.int64)
+    e = np.concatenate([busy(load, p) for load in loads])
+    q["weight"] = weight
+    terms = terms_of(q[0], p[0], e, hits)
+    admitted = [index for index in range(len(e)) if is_admitted(q[0], e[index], 0, p[0], terms)]
+    chosen = pick(q, e, hits, p)
+    assert chosen in admitted if admitted else chosen == REJECTED
 
 
 def test_another_pickers_endpoint_is_no_reason_to_refuse() -> None:

@@ -1,5 +1,6 @@
 """A promise for the whole answer steers as those for its first and its later tokens do: nothing else changes."""
 
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -8,9 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.compiled.marks import interpreted
-from penstock.routing.endpoint_updates import first_token, refresh, sent
+from penstock.routing.endpoint_updates import finished, first_token, refresh, sent
 from penstock.routing.harm import harm_of, misses, pick, terms_of
+from penstock.routing.miss_probability import length_squarings
 from penstock.routing.records import FLIGHT, Records, default_parameters, new_endpoints, new_request
+from penstock.simulation.run import simulate
+from penstock.simulation.run_options import Options, Routing
+from penstock.workload import Overload, Slo, SloClass
+from simulated import COST, pool, requests
 
 NO_HITS = np.zeros(2, np.int64)
 
@@ -92,3 +98,43 @@ def test_the_compiled_policy_judges_whole_answers_as_its_source_does(
     q["sheddable"] = sheddable
     hits = rng.integers(0, 500, 7).astype(np.int64)
     assert interpreted(pick)(q, e, hits, p) == pick(q, e, hits, p)
+
+
+@settings(max_examples=20, deadline=None)
+@given(spread=st.sampled_from([0.0, 0.2, 0.8]), seed=st.integers(0, 9))
+def test_the_doubt_about_answers_is_learned_from_their_lengths(spread: float, seed: int) -> None:
+    e, p, flights = new_endpoints(1), default_parameters(), np.zeros(1, FLIGHT)
+    e["step_s"] = 0.02
+    refresh(e, 0, 1.0, p)
+    for length in np.random.default_rng(seed).lognormal(np.log(200), spread, 600):
+        sent(e, 0, asking(200, e2e_s=12.0), 0, flights, 0, p)
+        first_token(e, flights, 0, 1.1, p)
+        finished(e, flights, 0, max(1, round(length)), 5.0, p)
+    assert p["class_length_doubt"][0, 0] == pytest.approx(spread / 1.7, abs=0.05 + 0.12 * spread)
+    assert length_squarings(p[0], 0) == {0.0: 4, 0.2: 3, 0.8: 1}[spread]
+    assert length_squarings(p[0], 1) == 1
+
+
+def kept(overload: Overload, rate_per_s: float) -> list[float]:
+    """One fast and two slower endpoints; chats with limits for first and later tokens, and agents with one for all."""
+    slower = replace(COST, step_s=0.018, decode_s=8e-5, prefill_token_s=9e-5)
+    fleet = [pool(40_000, replace(COST, decode_s=6e-5)), pool(80_000, slower, replicas=2, name="two")]
+    count, rng = 3_000, np.random.default_rng(4)
+    classes = (rng.random(count) < 0.3).astype(int).tolist()
+    block = requests(
+        np.cumsum(rng.exponential(1 / rate_per_s, count)).tolist(),
+        [(2000, 300) if kind else (1000, 200) for kind in classes],
+        classes,
+    )
+    slos = (
+        SloClass(name="chat", share_fraction=0.7, slo=Slo(ttft_s=2.0, tpot_s=0.03), overload=overload),
+        SloClass(name="agent", share_fraction=0.3, slo=Slo(e2e_s=7.0), overload=overload),
+    )
+    outcome = simulate(fleet, [block], classes=slos, options=Options(routing=Routing(pick=pick)))
+    return [item.met_fraction or 0.0 for item in outcome.classes]
+
+
+@pytest.mark.parametrize(("overload", "rate_per_s"), [("refuse", 22.0), ("hold", 22.0), ("serve", 18.0)])
+def test_a_class_with_a_limit_for_the_whole_answer_is_not_given_up(overload: Overload, rate_per_s: float) -> None:
+    """Found by an attack: the chats filled every endpoint, and agents kept 0% (refuse and hold) or 8% (serve)."""
+    assert min(kept(overload, rate_per_s)) > 0.3

@@ -51,6 +51,7 @@ _STREAMED: Final[Value] = {"name": STREAMED, "present_match": True}
 _NOT_INFERENCE: Final = (
     "Not Found: this gateway forwards only inference paths; the operator can add a path with --allow-path"
 )
+_NO_SUCH_MODEL: Final = "The model does not exist; /v1/models lists the models."
 _NOT_STORED: Final = (
     "Not Found: only the endpoint that made a stored response has it, and this fleet has several endpoints; "
     "send the whole conversation with each request"
@@ -87,6 +88,9 @@ def virtual_host(
             for name in fleet.names
         ),
     ]
+    routes.append(
+        _direct({"prefix": "/v1/models/", "headers": [_is("GET")]}, 404, error_body(_NO_SUCH_MODEL, 404), off)
+    )
     alone = len(fleet.addresses) == 1
     if not alone:
         routes.append(_direct({"prefix": STORED}, 404, error_body(_NOT_STORED, 404), off))

@@ -76,7 +76,7 @@ class ModuleOutcomes:
         for name, bit in (("failed", FAILED), ("left", LEFT), ("streamed", STREAMED), ("generates", GENERATES)):
             ended[name] = flags & bit != 0
         ended["model"], ended["slo_class"] = names.T
-        tenants, endpoints = ([text.decode("latin-1") for text in rows[name].tolist()] for name in _TEXTS)
+        tenants, endpoints = ([text.decode(errors="replace") for text in rows[name].tolist()] for name in _TEXTS)
         ended["tenant"] = tenants
         ended["endpoint"], ended["pool"] = endpoints, [self._pools.get(endpoint, "") for endpoint in endpoints]
         for name, value in EndedRequest._field_defaults.items():

@@ -18,7 +18,15 @@ from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT, EndpointTables, carry_over, shared_array
 from penstock.routing.admission import hold_seconds
 from penstock.routing.prefix_blocks import HOLDERS_PER_WORD, PREFIX_BLOCK
-from penstock.routing.records import ENDPOINT, OVERLOAD, PARAMETERS, REQUEST, SHED_FRACTION, Records
+from penstock.routing.records import (
+    ENDPOINT,
+    LEARNED_OF_CLASSES,
+    OVERLOAD,
+    PARAMETERS,
+    REQUEST,
+    SHED_FRACTION,
+    Records,
+)
 from penstock.routing.suspicion import SUSPECT
 from penstock.routing.tenant_shares import TENANT, TENANT_BUCKETS
 
@@ -284,6 +292,6 @@ KEPT_FIELDS: Final = (
 def _with_class_counts(new: Records, old: Records) -> Records:
     """Return new parameters with the counts and prices of classes that were observed before."""
     mixed = new.copy()
-    for name in ("class_requests", "class_admitted", "class_kept", "class_outcomes", "class_price", "class_factor"):
+    for name in LEARNED_OF_CLASSES:
         mixed[name] = old[name]
     return mixed

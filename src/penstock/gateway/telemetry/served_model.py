@@ -55,4 +55,9 @@ class ServedModel:
         if self.other and self._reported != names:
             self._reported = names
             listing = ", ".join(name[:100] for name in sorted(names)[:_MAX_LISTED])
-            log.warning("%s serves %s, not %s; it gets no requests", self._address, listing, self._model)
+            log.warning(
+                "%s serves %s, not %s; it gets no requests if others serve it",
+                self._address,
+                listing,
+                self._model,
+            )

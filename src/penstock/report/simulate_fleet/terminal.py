@@ -185,7 +185,9 @@ def _verdict(runs: Sequence[PolicyRun]) -> Text:
         none = "None of these policies meets" if len(runs) > 1 else f"{runs[0].policy.name} does not meet"
         text.append(f"{none} every SLO at this load. ", style="red")
     if len(runs) > 1:
-        text.append(f"Highest goodput: {', '.join(best)}. " if most else "No request met its SLO. ")
+        text.append(f"Most tokens within the SLO: {', '.join(best)}. " if most else "No request met its SLO. ")
+        if max(runs, key=lambda run: run.outcome.goodput_tokens_per_s).policy.name not in best:
+            text.append("Goodput and cost include the time until a policy's own last token. ")
     text.append(
         "Routers know their own requests and past reports of the replicas, but not how long an answer will be.",
         style="dim",
