@@ -276,7 +276,7 @@ def cells(rows: Sequence[dict[str, Any]], bare: Sequence[dict[str, Any]]) -> str
         f"{statistics.median(row['rps'] for row in rows):,.0f} | {spread(rates)}",
         f"{p50_ms:.2f} | {statistics.median(later[0]):+.2f} | {p99_ms:.2f} | {statistics.median(later[1]):+.2f}",
         f"{statistics.median(row['parts']['envoy'] for row in rows):,.0f} | {spread(cpu)}",
-        f"{statistics.median(row['parts']['rest'] + row['parts'].get('picker', 0.0) for row in rows):,.0f}",
+        f"{statistics.median(row['parts'].get('rest', 0.0) + row['parts'].get('picker', 0.0) for row in rows):,.0f}",
     ]
     return " | ".join(of)
 
