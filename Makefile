@@ -198,8 +198,8 @@ soak: $(VENV)/.installed ## half an hour of mixed load, faults and reloads: memo
 bench-fleet: $(VENV)/.installed ## slices of public traces through a real Envoy, compared with the simulator, by policy (needs a quiet machine and the traces)
 	$(BIN)/python tools/bench_fleet.py --tables
 
-live-overload: $(VENV)/.installed ## overload through a real Envoy, compared with the simulator, at 130% of capacity (a quarter of an hour; needs a quiet machine)
-	$(BIN)/python tools/check_live_overload.py
+live-overload: $(VENV)/.installed ## overload through a real Envoy, compared with the simulator, at 130% of capacity (25 minutes; needs a quiet machine)
+	$(BIN)/python tools/check_live_overload.py --requests 700
 
 constraints: $(VENV)/.installed ## pin versions and hashes again
 	for target in base gateway dev; do \

@@ -26,8 +26,6 @@ class FakeEngine:
     address: str = ""
     asked: Counter[str] = field(default_factory=Counter)
     """Requests by path."""
-    left: int = 0
-    """Requests whose client left before they were answered."""
     running: int = 0
     heads: list[str] = field(default_factory=list)
 
@@ -54,7 +52,6 @@ class FakeEngine:
         try:
             await asyncio.sleep(self.delay_s)
             if writer.transport.is_closing():
-                self.left += 1
                 return
             said = json.loads(body) if body.startswith(b"{") else {}
             if self.status != 200 or POISON in body:

@@ -107,7 +107,7 @@ def simulated(fleet: Fleet, requests: Requests, seed: int) -> Result:
         drawn,
         np.array([served.ttft_s, tpot_s, served.picked]),
         outcome.makespan_s,
-        refused=outcome.rejected / len(drawn),
+        refused=outcome.refused / len(drawn),
         held=outcome.held / len(drawn),
     )
 

@@ -50,6 +50,10 @@ def test_envoys_own_errors_are_json_and_pickers_errors_stay(tmp_path: Path, prot
         body = chat(model="other")
         seen, _, said = asyncio.run(said_to(stack, _POST + b"content-length: %d\r\n\r\n%b" % (len(body), body)))
         assert (seen, json.loads(said)["error"]["type"]) == (404, "no-such-model")
+        for path, status in ((b"models", 200), (b"models/none", 404)):
+            raw = b"HEAD /v1/%b HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n" % path
+            seen, headers, body = asyncio.run(said_to(stack, raw))
+            assert (seen, headers[b"content-type"], body) == (status, b"application/json", b"")
 
 
 def test_a_fleet_that_is_down_returns_retry_after(tmp_path: Path) -> None:

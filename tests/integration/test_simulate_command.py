@@ -177,7 +177,7 @@ def test_public_traces_run(penstock: Run, shared: Path) -> None:
             "--json",
         )
         document = json.loads(result.stdout)
-        assert document["deployments"][0]["requests"] + document["deployments"][0]["refused"] > 12_000
+        assert document["deployments"][0]["requests"] + document["deployments"][0]["oversized"] > 12_000
         hits = document["deployments"][0]["pools"][0]["hit_fraction"]
         assert (hits > 0.03) == name.startswith("mooncake")  # 12,000-token prompts outlive few turns in one cache
 
@@ -206,4 +206,4 @@ def test_requests_beyond_the_context_are_refused_one_by_one(penstock: Run, tmp_p
     document = json.loads(
         penstock("simulate", "llama-3.1-8b", "--on", "mi300x:1", "--trace", str(trace), "--json").stdout
     )["deployments"][0]
-    assert [document[name] for name in ("requests", "served", "refused", "beyond_context")] == [100, 50, 50, 50]
+    assert [document[name] for name in ("requests", "served", "oversized", "beyond_context")] == [100, 50, 50, 50]

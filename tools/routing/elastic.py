@@ -67,9 +67,9 @@ class Day:
         there = [replace(pool, replicas=up) for pool, up in zip(self.pools, self.up, strict=True) if up > 0]
         blocks = drawn.blocks(seed=seed, requests=max(50, round(rate * SAMPLE_S)), rate_per_s=rate)
         outcome = simulate(there, blocks, classes=drawn.classes, options=Options(routing=route))
-        weight = rate * WINDOW_S / max(1, outcome.requests + outcome.rejected)
+        weight = rate * WINDOW_S / max(1, outcome.requests + outcome.refused)
         self.met += round(weight * sum(item.met for item in outcome.classes))
-        self.asked += round(weight * (outcome.requests + outcome.rejected))
+        self.asked += round(weight * (outcome.requests + outcome.refused))
         return outcome
 
     def report(self, now_s: float, rate: float, outcome: Outcome) -> LoadReport:

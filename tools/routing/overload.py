@@ -86,7 +86,7 @@ def figures(outcome: Outcome) -> Row:
         "own_tokens_per_s": round(outcome.output_tokens_per_s, 1),
         "span_s": round(outcome.makespan_s, 1),
         "ttft_p99_of_slo": round(float(np.quantile(over[np.isfinite(over)], 0.99)), 2),
-        "refused": outcome.rejected,
+        "refused": outcome.refused,
         "held": outcome.held,
         "left": outcome.left,
         "returns": outcome.returns,

@@ -102,7 +102,7 @@ def _replay_policy(known: Sequence[DecisionReceipt], policy: RoutingPolicy) -> R
     return ReplayedPolicy(
         policy=policy,
         agreed_fraction=found.agreed / len(known),
-        turned_away=found.rejected,
+        turned_away=found.refused,
         expected_miss_fraction=found.miss_fraction,
         sent_miss_fraction=found.expected_misses / served,
         engine_usd_per_1000_requests=1000 * found.engine_usd / served,

@@ -221,7 +221,7 @@ def _row(scenario: Scenario) -> Row:
     return row | {
         "requests": outcome.asked,
         "served": outcome.requests,
-        "refused": outcome.refused,
+        "oversized": outcome.oversized,
         "beyond_context": outcome.beyond_context,
         "met": outcome.met,
         "output_tokens_per_s": outcome.output_tokens_per_s,

@@ -21,10 +21,10 @@ from penstock.units import format_s
 _POLICIES: Final = (
     Column("policy", figures=False),
     Column("same\nendpoint"),
-    Column("expected SLO misses,\nwith rejected"),
+    Column("expected SLO misses,\nwith refused"),
     Column("engine time, $ per\n1,000 requests"),
     Column("in elastic\npools, $"),
-    Column("rejected"),
+    Column("refused"),
     Column("max share of\none endpoint"),
 )
 _ENDPOINTS: Final = (
@@ -41,8 +41,10 @@ class ReplayedPolicy:
     agreed_fraction: float
     turned_away: int
     expected_miss_fraction: float
-    """Expected share of all requests that miss their SLO, computed from the state that was known at the decision. Shed
-    requests count as misses."""
+    """Expected share of all requests that miss their SLO, computed from the state that was known at the decision.
+
+    Refused requests count as misses.
+    """
     sent_miss_fraction: float
     """Expected share of the sent requests that miss their SLO."""
     engine_usd_per_1000_requests: float
@@ -144,7 +146,7 @@ def render_receipts(
         pieces += [_heading(explained), sheet(_ENDPOINTS, _endpoints(explained), width), Text()]
     pieces.append(
         Text(
-            "A rejected request counts as an SLO miss. Each decision is replayed alone, with the fleet in the state "
+            "A refused request counts as an SLO miss. Each decision is replayed alone, with the fleet in the state "
             "that the recorded policy left; `penstock simulate --fleet` shows a fleet under another policy. "
             "Engine time is the time that requests add to engine steps, at the endpoints' prices. A pool with fixed "
             "capacity costs the same under every policy. Only `elastic` pools can turn saved engine time into a "
@@ -185,7 +187,20 @@ def _heading(explained: Explained) -> Text:
             f". Not admitted: serving it does at least as much harm as {receipt.price:.2g} misses of its own "
             f"(limit {receipt.admission_misses:g}), or it would probably miss its SLO."
         )
+    text += _why_not_least(explained)
     return Text(text, style="bold")
+
+
+def _why_not_least(explained: Explained) -> str:
+    """Return a sentence if another endpoint than the one of least harm was chosen, or an empty text."""
+    receipt = explained.receipt
+    least = min((line for line in receipt.lines if line.ruled_out is None), key=lambda line: line.harm, default=None)
+    if receipt.line is None or least is None or not least.harm < receipt.line.harm:
+        return ""
+    reason = "all pickers give up the same endpoint in overload"
+    if isfinite(receipt.admission_misses):
+        reason = "it does not admit the request"
+    return f". {explained.addresses[least.endpoint]} has less harm, but {reason}."
 
 
 def _endpoints(explained: Explained) -> list[list[Figure]]:

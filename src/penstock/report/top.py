@@ -30,7 +30,7 @@ def render_top(view: GatewayView, before: GatewayView | None, seconds: float) ->
 def _classes(view: GatewayView, before: GatewayView | None, seconds: float) -> Text:
     """Draw price and kept promises of each class since the gateway's start, and rates of held and refused requests."""
     rates = []
-    for name, word in (("held_requests_total", "held/s"), ("shed_requests_total", "refused/s")):
+    for name, word in (("held_requests_total", "held/s"), ("refused_requests_total", "refused/s")):
         now, then = (sum(values.get(name, 0.0) for values in one.pickers.values()) for one in (view, before or view))
         rates.append("- " + word if before is None else f"{(now - then) / seconds:,.1f} {word}")
     prices = [

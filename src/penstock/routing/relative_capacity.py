@@ -23,21 +23,23 @@ def set_relative_capacities(endpoints: Records) -> None:
     alike = endpoints.copy()
     for name in ("pool", "vendor", "whose", "usd_per_s", "saved_usd_per_s", "accepts"):
         alike[name] = 0
-    places: dict[bytes, list[int]] = {}
-    for index, record in enumerate(alike):
-        places.setdefault(record.tobytes(), []).append(index)
-    if len(places) == 1:
+    records = [record.tobytes() for record in alike]
+    kinds = tuple(dict.fromkeys(records))
+    kind_of = np.array([kinds.index(record) for record in records])
+    if len(kinds) == 1:
         return
-    for rate, indices in zip(_rates(tuple(places)), places.values(), strict=True):
-        endpoints["relative_capacity"][indices] = rate
-    rates = endpoints["relative_capacity"].copy()
-    for index, endpoint in enumerate(endpoints):
-        rivals = ((endpoints["serves"] & endpoint["serves"]) != 0) & (endpoints["decodes"] == endpoint["decodes"])
-        ratio = rates[index] / rates[rivals].min()
-        endpoints["relative_capacity"][index] = ratio if ratio > _KNOWN_DIFFERENCE else 1.0
+    for serves, decodes in np.unique(endpoints[["serves", "decodes"]]):
+        same_work = endpoints["decodes"] == decodes
+        rivals = same_work & ((endpoints["serves"] & serves) != 0)
+        numbers = np.unique(kind_of[rivals])
+        rates = np.zeros(len(kinds))
+        rates[numbers] = _rates(tuple(kinds[number] for number in numbers))
+        own = same_work & (endpoints["serves"] == serves)
+        ratios = rates[kind_of[own]] / rates[numbers].min()
+        endpoints["relative_capacity"][own] = np.where(ratios > _KNOWN_DIFFERENCE, ratios, 1.0)
 
 
 @lru_cache(maxsize=256)
 def _rates(records: tuple[bytes, ...]) -> tuple[float, ...]:
-    kinds = [np.frombuffer(record, ENDPOINT)[0] for record in records]
-    return weights_by_capacity(kinds, [[_USUAL]] * len(kinds))
+    rivals = [np.frombuffer(record, ENDPOINT)[0] for record in records]
+    return weights_by_capacity(rivals, [[_USUAL]] * len(rivals))

@@ -51,7 +51,7 @@ class ReceiptLine:
     harm: float = float("nan")
     """Expected missed SLOs, of this request and of requests already at the endpoint, plus converted dollars.
 
-    The endpoint with the least harm is chosen.
+    The endpoint with the least harm is chosen, unless it does not admit the request, or all pickers give up another.
     """
     price: float = float("nan")
     """Harm in misses of the request's own. A request that may be refused or held is admitted below a limit."""
@@ -88,7 +88,7 @@ class Receipt:
 
     @property
     def line(self) -> ReceiptLine | None:
-        """The receipt's line for the chosen endpoint, or None if the request was rejected."""
+        """The receipt's line for the chosen endpoint, or None if the request was refused."""
         return None if self.chosen == REJECTED else self.lines[self.chosen]
 
 
@@ -151,17 +151,17 @@ class Replay:
     elastic_usd: float
 
     @property
-    def rejected(self) -> int:
-        """Number of requests that the policy would have rejected."""
+    def refused(self) -> int:
+        """Number of requests that the policy would have refused."""
         return sum(index == REJECTED for index in self.chosen)
 
     @property
     def miss_fraction(self) -> float:
-        """Share of all requests expected to miss their SLO. A rejected request counts as a miss.
+        """Share of all requests expected to miss their SLO. A refused request counts as a miss.
 
-        If rejected requests did not count, a policy could hide late requests by rejecting them.
+        If refused requests did not count, a policy could hide late requests by refusing them.
         """
-        return (self.expected_misses + self.rejected) / max(1, len(self.chosen))
+        return (self.expected_misses + self.refused) / max(1, len(self.chosen))
 
 
 def replay(seen: Sequence[tuple[PickSample, Records]], pick: Pick) -> Replay:

@@ -70,7 +70,7 @@ class Trial:
     attained_fraction: float
     """Share of requests that met their SLO, in the class with the smallest margin to its target.
 
-    Requests that arrive in the warm-up are not compared with their SLO. Rejected, refused and lost requests count as
+    Requests that arrive in the warm-up are not compared with their SLO. Refused, oversized and lost requests count as
     misses.
     """
     spare_fraction: float
@@ -85,7 +85,7 @@ class Trial:
     """
     saturated: bool
     """Whether the queue kept growing."""
-    refused: int
+    oversized: int
     """Number of requests that no replica could hold."""
     outcome: Outcome | None
     """None in a trial that was kept without the times of its requests."""
@@ -94,7 +94,7 @@ class Trial:
     def met(self) -> bool:
         """Whether every SLO is met and the fleet keeps up with the arrivals.
 
-        Rejected, refused and lost requests count as misses.
+        Refused, oversized and lost requests count as misses.
         """
         return self.spare_fraction >= 0 and not self.saturated
 
@@ -229,7 +229,7 @@ def trial(pools: Sequence[ReplicaPool], asked: RateSearch, rate_per_s: float, *,
         spare_fraction=spare,
         slowdown_limit=0.0 if judged is None else slowdown_limit(judged, pools, asked.options),
         saturated=outcome.saturation is not None,
-        refused=outcome.refused,
+        oversized=outcome.oversized,
         outcome=outcome,
     )
 

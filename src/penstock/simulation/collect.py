@@ -134,7 +134,7 @@ class Collected:
         self.first_arrival_s: float | None = None
         self.kept: list[Served] | None = [] if keep else None
         count = len(self.classes)
-        self.refused_by_class = np.zeros(count, np.int64)
+        self.oversized_by_class = np.zeros(count, np.int64)
         limits = np.full((count, 3), np.inf)
         for index, item in enumerate(self.classes):
             promised = (item.slo.ttft_s, item.slo.tpot_s, item.slo.e2e_s) if item.slo is not None else (None,) * 3
@@ -156,14 +156,14 @@ class Collected:
         return int(self.tables.counts[:, [_REQUESTS, _UNJUDGED]].sum())
 
     @property
-    def refused(self) -> int:
+    def oversized(self) -> int:
         """Number of requests that no replica could hold."""
-        return int(self.refused_by_class.sum())
+        return int(self.oversized_by_class.sum())
 
-    def refuse(self, slo_class: NDArray[np.uint8]) -> None:
+    def leave_out(self, slo_class: NDArray[np.uint8]) -> None:
         """Count requests that no replica could hold, by SLO class."""
         last = len(self.classes) - 1
-        self.refused_by_class += np.bincount(np.minimum(slo_class, last), minlength=last + 1)
+        self.oversized_by_class += np.bincount(np.minimum(slo_class, last), minlength=last + 1)
 
     def settle(self, world: World) -> None:
         """Add the finished requests that arrived before the oldest request that is still in flight."""
@@ -195,7 +195,7 @@ class Collected:
         timelines = {pool.name: _timeline(world, index, pool) for index, pool in enumerate(pools)}
         return Outcome(
             requests=self.requests,
-            refused=self.refused,
+            oversized=self.oversized,
             beyond_context=self.beyond_context,
             arrival_span_s=span_s,
             makespan_s=makespan_s,
@@ -239,14 +239,14 @@ class Collected:
             )
             for what in range(3)
         ]
-        requests, met, tokens, good, rejected, lost, unjudged, cold, cold_missed, held, left, returns = (
+        requests, met, tokens, good, refused, lost, unjudged, cold, cold_missed, held, left, returns = (
             int(value) for value in tables.counts[index]
         )
         return ClassOutcome(
             name=item.name,
             slo=item.slo,
             requests=requests,
-            rejected=rejected,
+            refused=refused,
             lost=lost,
             held=held,
             left=left,
@@ -254,7 +254,7 @@ class Collected:
             unjudged=unjudged,
             cold=cold,
             cold_missed=cold_missed,
-            refused=int(self.refused_by_class[index]),
+            oversized=int(self.oversized_by_class[index]),
             met=met,
             output_tokens=tokens,
             good_tokens=good,

@@ -79,7 +79,7 @@ class Destinations:
     requests: int
     met_fraction: float
     shares: tuple[float, ...]
-    """Share of the requests whose prompt each pool received. The requests missing to a sum of 1 were rejected."""
+    """Share of the requests whose prompt each pool received. The requests missing to a sum of 1 were refused."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

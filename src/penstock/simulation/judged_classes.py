@@ -25,14 +25,14 @@ class JudgedClass:
     tpot_s: NDArray[np.float64]
     """Seconds per output token after the first; not a number for answers of one token."""
     e2e_s: NDArray[np.float64]
-    refused: int
-    """Rejected, refused and lost requests, which count as misses."""
+    unserved: int
+    """Refused, oversized and lost requests, which count as misses."""
 
     @property
     def attained_fraction(self) -> float:
         """Return the share of requests that met their SLO."""
         met = np.isfinite(self.ttft_s) & self.slo.met(ttft_s=self.ttft_s, tpot_s=self.tpot_s, e2e_s=self.e2e_s)
-        return float(np.sum(met)) / (len(met) + self.refused)
+        return float(np.sum(met)) / (len(met) + self.unserved)
 
     def slowdown_limit(self, request_s: float) -> float:
         """Return the largest factor on all times but `request_s` at which the class still meets its target."""
@@ -45,7 +45,7 @@ class JudgedClass:
             if slo.tpot_s is not None:
                 factors = np.fmin(factors, slo.tpot_s / self.tpot_s)
         factors[~np.isfinite(self.ttft_s)] = 0.0
-        misses = len(factors) - ceil(slo.attainment_fraction * (len(factors) + self.refused) - _ROUNDING)
+        misses = len(factors) - ceil(slo.attainment_fraction * (len(factors) + self.unserved) - _ROUNDING)
         if misses < 0:
             return 0.0
         return inf if misses == len(factors) else float(np.partition(factors, misses)[misses])
@@ -60,9 +60,9 @@ def judge_classes(
         return None
     begins_s = served.arrival_s[0] + warm_up * outcome.arrival_span_s
     groups = np.minimum(np.concatenate([block.slo_class for block in blocks]), len(classes) - 1)
-    refused = np.concatenate([block.arrival_s for block in blocks]) >= begins_s
+    unserved = np.concatenate([block.arrival_s for block in blocks]) >= begins_s
     # In a stopped run, missing requests may simply not have been reached.
-    refused[slice(None) if outcome.saturation is not None else served.number] = False
+    unserved[slice(None) if outcome.saturation is not None else served.number] = False
     group = groups[served.number]
     after = np.where(served.output_tokens > 1, served.output_tokens - 1.0, np.nan)
     found = []
@@ -73,8 +73,8 @@ def judge_classes(
         ttft_s, e2e_s = served.ttft_s[rows], served.e2e_s[rows]
         with np.errstate(invalid="ignore"):  # requests that were not served have infinite times and miss
             tpot_s = (e2e_s - ttft_s) / after[rows]
-        missing = int(np.sum(refused & (groups == index)))
-        found.append(JudgedClass(slo=item.slo, ttft_s=ttft_s, tpot_s=tpot_s, e2e_s=e2e_s, refused=missing))
+        missing = int(np.sum(unserved & (groups == index)))
+        found.append(JudgedClass(slo=item.slo, ttft_s=ttft_s, tpot_s=tpot_s, e2e_s=e2e_s, unserved=missing))
     return found
 
 

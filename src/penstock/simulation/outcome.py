@@ -59,9 +59,9 @@ class ClassOutcome:
     ttft: Latency
     tpot: Latency
     e2e: Latency
-    rejected: int = 0
-    """Requests rejected by the router, or by an endpoint too small for them."""
     refused: int = 0
+    """Requests refused by the router, or by an endpoint too small for them."""
+    oversized: int = 0
     """Requests longer than any replica could hold."""
     lost: int = 0
     """Requests whose replica died after their first token, so that no retry is possible."""
@@ -84,13 +84,13 @@ class ClassOutcome:
     @property
     def asked(self) -> int:
         """Number of requests that were compared with their SLO, whether or not they were served."""
-        return self.requests + self.rejected + self.refused + self.lost + self.left
+        return self.requests + self.refused + self.oversized + self.lost + self.left
 
     @property
     def met_fraction(self) -> float | None:
         """Share of requests that met their SLO, without requests of the warm-up.
 
-        Rejected, refused and lost requests, and those whose client left, count as misses.
+        Refused, oversized and lost requests, and those whose client left, count as misses.
         """
         return self.met / self.asked if self.asked else None
 
@@ -217,19 +217,19 @@ class Served:
     """Times of every request in order of arrival. An outcome has these times only if the caller requested them."""
 
     number: NDArray[np.int64]
-    """Index among all sent requests, from 0. The index also counts refused requests."""
+    """Index among all sent requests, from 0. The index also counts oversized requests."""
     arrival_s: NDArray[np.float64]
     waited_s: NDArray[np.float64]
     """Seconds in queues and in KV transfer before the first token."""
     ttft_s: NDArray[np.float64]
-    """Time to first token in seconds; infinite for requests that were rejected or lost, or whose client left."""
+    """Time to first token in seconds; infinite for requests that were refused or lost, or whose client left."""
     e2e_s: NDArray[np.float64]
     input_tokens: NDArray[np.int32]
     output_tokens: NDArray[np.int32]
     hit_tokens: NDArray[np.int32]
     preemptions: NDArray[np.int32]
     replica: NDArray[np.int16]
-    """Replica that finished the request; -1 if rejected, -2 if lost, -3 if its client left."""
+    """Replica that finished the request; -1 if refused, -2 if lost, -3 if its client left."""
     picked: NDArray[np.int16]
     """Replica that received the prompt. `picked` and `replica` differ only if prefill is disaggregated."""
     slo_class: NDArray[np.uint8]
@@ -247,7 +247,7 @@ class Outcome:
 
     requests: int
     """Finished requests."""
-    refused: int
+    oversized: int
     """Number of requests that exceed the model's context or the KV cache of every replica that may serve them."""
     beyond_context: int
     """Refused requests that exceed the model's context."""
@@ -299,9 +299,9 @@ class Outcome:
         return sum(item.cold_missed for item in self.classes) / missed if missed else None
 
     @property
-    def rejected(self) -> int:
+    def refused(self) -> int:
         """Rejected requests."""
-        return sum(item.rejected for item in self.classes)
+        return sum(item.refused for item in self.classes)
 
     @property
     def held(self) -> int:

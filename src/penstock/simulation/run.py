@@ -65,7 +65,7 @@ def simulate(
             control = world.control[0]
             collected.beyond_context += beyond_context(pools, block)
             first = int(control["loaded_rows"])
-            collected.refuse(feed(world, pools, block, chosen, refused=collected.refused))
+            collected.leave_out(feed(world, pools, block, chosen, oversized=collected.oversized))
             users.pause(world, first)
         elif why != events.PAUSED:
             return collected.outcome(world, pools, stopped=why == events.SATURATED, devices=chosen.devices)

@@ -89,10 +89,10 @@ def _rate(entry: Trial) -> float:
 
 
 def _limit(entry: Trial) -> float:
-    """Return how much slower the steps may be; 0 if the queue keeps growing or any request is refused."""
+    """Return how much slower the steps may be; 0 if the queue keeps growing or any request is oversized."""
     if entry.slowdown_limit is None:
         raise ValueError("this fleet has times that do not grow with its steps; simulate it with slower steps")
-    return 0.0 if entry.saturated or entry.refused else entry.slowdown_limit
+    return 0.0 if entry.saturated or entry.oversized else entry.slowdown_limit
 
 
 def _place_between(held: Trial, missed: Trial, slowdown: float) -> float | None:

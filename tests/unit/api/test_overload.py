@@ -42,8 +42,8 @@ def test_each_route_is_treated_as_it_says() -> None:
     batch = replace(chat, workload="batch", input_tokens=1_500, overload="refuse")
     answer = penstock.simulate_fleet(replace(fleet, routes=(chat, batch)), requests=3_000, policy="penstock,llm-d")
     ours, peer = (run.outcome for run in answer.runs)
-    assert [(item.name, item.rejected > 0) for item in ours.classes] == [("chat", False), ("batch", True)]
-    assert peer.rejected == 0
+    assert [(item.name, item.refused > 0) for item in ours.classes] == [("chat", False), ("batch", True)]
+    assert peer.refused == 0
     assert answer.rows()[0]["held"] == 0
     drawn = Console(file=StringIO(), width=200)
     drawn.print(answer.render(200))
@@ -54,7 +54,7 @@ def test_lengths_that_are_typed_follow_the_routes_that_agree() -> None:
     fleet = fleet_choice(FLEET)
     held = replace(fleet, routes=(replace(fleet.routes[0], overload="hold"),))
     (run,) = penstock.simulate_fleet(held, rate=400, requests=3_000, input_tokens=2_000, output_tokens=200).runs
-    assert run.outcome.held > 0 < run.outcome.rejected
+    assert run.outcome.held > 0 < run.outcome.refused
 
 
 @pytest.mark.parametrize("share", [0.8, 1.3])

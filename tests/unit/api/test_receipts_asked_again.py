@@ -1,6 +1,8 @@
 """Decisions that a gateway wrote down are made again by any policy, and explained."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from penstock.errors import UnreadableFile, UsageError
 from penstock.gateway.picker.decision_receipts import ReceiptBook
 from penstock.gateway.picker.picker import EndpointChoice, Picker
 from penstock.gateway.picker.request_body import RequestHints
-from penstock.report.receipts import _dollars
+from penstock.report.receipts import _dollars, _heading
 from penstock.routing.autoscaler.sustained import LoadKind, weights_by_capacity
 from penstock.routing.baselines.all_policies import POLICIES
 from penstock.routing.records import default_parameters, new_endpoints, new_request
@@ -162,6 +164,20 @@ def test_an_explained_decision_has_every_endpoint_and_the_order_that_was_named(w
     assert [line.ruled_out for line in lines] == [None, "does not serve the model"] * 4
     first = answer.explained.order[0]
     assert lines[first].harm == min(line.harm for line in lines if line.ruled_out is None)
+
+
+@pytest.mark.parametrize(
+    ("admission_misses", "reason"), [(math.inf, "all pickers give up the same endpoint"), (2.0, "it does not admit")]
+)
+def test_a_choice_that_is_not_of_least_harm_is_explained(admission_misses: float, reason: str, written: Path) -> None:
+    explained = receipts([written], policy="penstock", explained=DECISIONS).explained
+    assert explained is not None
+    assert "less harm" not in _heading(explained).plain
+    able = [line for line in explained.receipt.lines if line.ruled_out is None]
+    worst, best = (choose(able, key=lambda line: line.harm).endpoint for choose in (max, min))
+    receipt = replace(explained.receipt, chosen=worst, admission_misses=admission_misses)
+    heading = _heading(replace(explained, order=(worst, best), receipt=receipt)).plain
+    assert f"{explained.addresses[best]} has less harm, but {reason}" in heading
 
 
 def test_the_command_prints_the_document_of_its_schema_and_a_table_that_loses_nothing(written: Path) -> None:

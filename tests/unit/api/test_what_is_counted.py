@@ -75,9 +75,9 @@ def test_a_request_that_fits_nowhere_is_one_miss_and_not_the_end_of_a_promise(tm
     asked = trace(tmp_path, rows)
     answer = penstock.simulate_fleet(SMALL, trace=asked, policy="penstock,round-robin", slo="ttft=5s,attain=95%")
     for told in policies(answer):
-        assert (told["requests"], told["served"], told["rejected"], told["refused"]) == (200, 199, 0, 1)
+        assert (told["requests"], told["served"], told["refused"], told["oversized"]) == (200, 199, 0, 1)
         (kind,) = told["classes"]
-        assert (kind["requests"], kind["served"], kind["refused"]) == (200, 199, 1)
+        assert (kind["requests"], kind["served"], kind["oversized"]) == (200, 199, 1)
         assert told["worst_met_fraction"] == kind["met_fraction"] == 199 / 200
         assert told["met"]
         assert kind["attained"]
@@ -106,7 +106,7 @@ def test_half_refused_is_half_kept_with_and_without_a_fleet(tmp_path: Path) -> N
     kept = penstock.simulate("llama-3.1-8b", "h100:1", trace=asked, slo="ttft=5s,attain=50%")
     assert "meets the SLO" in drawn(kept)
     told = kept.to_dict()["deployments"][0]  # type: ignore[index]
-    assert (told["requests"], told["served"], told["refused"], told["met"]) == (4, 2, 2, True)
+    assert (told["requests"], told["served"], told["oversized"], told["met"]) == (4, 2, 2, True)
 
 
 def test_a_fleets_document_says_all_that_was_asked() -> None:
@@ -183,6 +183,6 @@ def test_answers_a_death_broke_off_are_counted_apart() -> None:
     )
     for told in policies(answer):
         assert told["lost"] > 0
-        assert told["served"] + told["rejected"] + told["refused"] + told["lost"] == told["requests"] == 600
+        assert told["served"] + told["refused"] + told["oversized"] + told["lost"] == told["requests"] == 600
         assert sum(one["lost"] for one in told["classes"]) == told["lost"]
     assert "Requests lost because their replica failed after the answer had begun: penstock" in drawn(answer)

@@ -91,7 +91,7 @@ def test_no_replica_is_removed_early_and_the_last_one_never() -> None:
 def test_a_reload_keeps_the_history_and_counts_shed_requests_once() -> None:
     gateway = Gateway()
     rate = gateway.metrics("penstock_replica_sustained_requests_per_second")[1]
-    gateway.states["rejected"] = 1_000_000
+    gateway.states["refused"] = 1_000_000
     gateway.desired.begin(gateway.routed, gateway.counts, gateway.states, gateway.now_s)
     assert gateway.decide(0.5 * rate, times=20 * MINUTES) == [0, 1]
     gateway.counts["picked"] = 0

@@ -52,7 +52,7 @@ def test_a_route_says_whether_its_requests_may_be_refused(overload: Overload, ki
         assert answer.status == 429
         assert answer.retry_s is not None
         assert 1 <= answer.retry_s <= 60
-    assert picker.state.counters.rejected == (kind is Rejection)
+    assert picker.state.counters.refused == (kind is Rejection)
 
 
 def test_a_held_request_is_sent_when_the_price_falls() -> None:
@@ -61,7 +61,7 @@ def test_a_held_request_is_sent_when_the_price_falls() -> None:
     assert isinstance(picker.decide_or_hold(body_fields(), b"", NO_HINTS, 0.1), HeldRequest)
     relieve(picker, clock)
     assert isinstance(picker.decide_or_hold(body_fields(), b"", NO_HINTS, 0.2), EndpointChoice)
-    assert (picker.state.counters.held, picker.state.counters.rejected) == (1, 0)
+    assert (picker.state.counters.held, picker.state.counters.refused) == (1, 0)
     assert picker.state.parameters["class_requests"].sum() == pytest.approx(5, rel=0.01)  # held ones count once
 
 
@@ -72,7 +72,7 @@ def test_a_request_is_refused_after_half_of_its_limit() -> None:
     assert routed.hold_s == limit_s / 2
     assert isinstance(picker.decide_or_hold(body_fields(), b"", NO_HINTS, 0.49 * limit_s), HeldRequest)
     assert isinstance(picker.decide_or_hold(body_fields(), b"", NO_HINTS, 0.51 * limit_s), Rejection)
-    assert picker.state.counters.rejected == 1
+    assert picker.state.counters.refused == 1
 
 
 def test_a_held_request_is_decided_when_there_is_room_unless_its_client_has_left() -> None:

@@ -45,7 +45,7 @@ def test_another_model_is_logged_once_and_its_end_once(caplog: pytest.LogCapture
         assert served.needs_check(frozenset({"large"}), now_s)
         served.apply_list(cards("large"), now_s)
     assert [record.message for record in caplog.records] == [
-        "10.0.0.1:8000 serves large, not small; it gets no requests if others serve it"
+        "10.0.0.1:8000 serves large, not small; it gets requests only if no other is up"
     ]
     assert not served.needs_check(frozenset({"small"}), 107.0)
     assert not served.other

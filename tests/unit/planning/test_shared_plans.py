@@ -233,4 +233,4 @@ def test_the_written_fleet_serves_short_answers_as_the_plan_says(tmp_path: Path)
     (tmp_path / "fleet.yaml").write_text(write_fleet(fleet))
     found = penstock.simulate_fleet(str(tmp_path / "fleet.yaml"), requests=500, seed=7)
     assert found.good
-    assert found.runs[0].outcome.rejected == 0
+    assert found.runs[0].outcome.refused == 0

@@ -44,7 +44,7 @@ def test_a_rejection_has_no_line() -> None:
 
 def test_the_same_policy_replays_to_the_same_picks() -> None:
     again = replay([sample(number) for number in range(12)], pick)
-    assert (len(again.chosen), again.agreed, again.rejected) == (12, 12, 0)
+    assert (len(again.chosen), again.agreed, again.refused) == (12, 12, 0)
 
 
 def test_what_round_robin_would_have_cost() -> None:
@@ -65,4 +65,4 @@ def test_what_nobody_can_serve_is_rejected_and_costs_nothing() -> None:
     taken, parameters = sample()
     taken.endpoints["accepts"] = 0
     found = replay([(taken, parameters)], pick)
-    assert (found.chosen, found.rejected, found.engine_usd, found.expected_misses) == ((REJECTED,), 1, 0.0, 0.0)
+    assert (found.chosen, found.refused, found.engine_usd, found.expected_misses) == ((REJECTED,), 1, 0.0, 0.0)

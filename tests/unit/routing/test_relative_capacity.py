@@ -58,6 +58,15 @@ def test_only_endpoints_with_the_same_model_are_compared() -> None:
     assert endpoints["relative_capacity"][2] == endpoints["relative_capacity"][3] > 1.5
 
 
+def test_an_endpoint_that_cannot_keep_the_usual_limits_does_not_change_other_models() -> None:
+    alone = of_speeds([1.0, 2.0])
+    set_relative_capacities(alone)
+    with_hopeless = of_speeds([1.0, 2.0, 1e-3])
+    with_hopeless["serves"] = [1, 1, 2]
+    set_relative_capacities(with_hopeless)
+    assert list(with_hopeless["relative_capacity"]) == [*alone["relative_capacity"], 1.0]
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_overload_keeps_the_endpoint_that_can_keep_more(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found by an attack: with two unlike endpoints at 150%, the faster one was given up and round robin kept more."""

@@ -42,7 +42,7 @@ def test_what_fits_nowhere_is_a_miss_at_every_rate_and_not_the_end_of_them() -> 
     """A cache of 400 blocks of 16 holds 6,400 tokens: some 1% of the requests are longer, whatever the rate."""
     small = [pool(kv_blocks=400)]
     found = capacity(small, CHAT, classes=promised(ttft_s=5.0, attainment_fraction=0.9), requests=4_000)
-    refused = found.outcome.refused / found.outcome.asked
+    refused = found.outcome.oversized / found.outcome.asked
     assert 0.002 < refused < 0.05
     assert found.rate_per_s > 0
     assert (found.outcome.classes[0].met_fraction or 1.0) <= 1 - refused

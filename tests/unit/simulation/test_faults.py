@@ -116,7 +116,7 @@ def test_a_policy_that_names_only_the_dead_turns_requests_away() -> None:
 
     sent = requests([1.0, 2.0], [(16, 2)] * 2)
     outcome = simulate([pool(replicas=2)], [sent], options=Options(routing=Routing(pick=always, faults=(dead(0.5),))))
-    assert (outcome.requests, outcome.rejected, outcome.lost) == (0, 2, 0)
+    assert (outcome.requests, outcome.refused, outcome.lost) == (0, 2, 0)
 
 
 def test_answers_that_had_begun_are_lost_and_every_request_is_counted_once() -> None:
@@ -125,7 +125,7 @@ def test_answers_that_had_begun_are_lost_and_every_request_is_counted_once() -> 
     first_s, last_s = fresh.arrival_s + fresh.ttft_s, fresh.arrival_s + fresh.e2e_s
     begun = (fresh.replica == 0) & (first_s <= 20.0) & (last_s > 20.0)
     assert outcome.lost == begun.sum() > 0
-    assert (outcome.requests + outcome.lost, outcome.rejected) == (2_000, 0)
+    assert (outcome.requests + outcome.lost, outcome.refused) == (2_000, 0)
     assert outcome.asked == 2_000
     (kept,) = outcome.classes
     assert kept.met_fraction == kept.requests / 2_000

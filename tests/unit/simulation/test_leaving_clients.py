@@ -64,7 +64,7 @@ def check_nothing_is_left_behind(outcome: Outcome, count: int = COUNT) -> None:
     """Every request has one end, all blocks are free, and no picker counts a request."""
     (world,) = WORLDS
     control, replicas = world.control[0], world.replicas
-    assert outcome.asked == count == outcome.requests + outcome.rejected + outcome.lost + outcome.left
+    assert outcome.asked == count == outcome.requests + outcome.refused + outcome.lost + outcome.left
     np.testing.assert_array_equal(replicas["free"], replicas["blocks"])
     for field in ("running", "waiting", "decoding", "outstanding_tokens"):
         assert not replicas[field].any(), field

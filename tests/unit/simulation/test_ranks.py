@@ -123,7 +123,7 @@ def test_an_even_load_takes_as_long_on_ranks_as_the_average_step_says() -> None:
 def test_a_request_must_fit_the_cache_of_one_rank() -> None:
     small = ranked(DENSE, kv_blocks=10)
     outcome = simulate([small], [requests([0.0, 0.0], [(100, 60), (100, 62)])])
-    assert (outcome.requests, outcome.refused) == (1, 1)
+    assert (outcome.requests, outcome.oversized) == (1, 1)
 
 
 def test_engines_are_chosen_by_all_their_ranks_have() -> None:

@@ -41,7 +41,7 @@ def always(index: int) -> Pick:
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_serves_every_request_and_every_token(name: str) -> None:
     outcome = routed(POLICIES[name].pick)
-    assert (outcome.requests, outcome.rejected) == (3_000, 0)
+    assert (outcome.requests, outcome.refused) == (3_000, 0)
     assert sum(replica.finished for replica in outcome.replicas) == 3_000
     assert outcome.output_tokens == sum(replica.output_tokens for replica in outcome.replicas)
 
@@ -104,7 +104,7 @@ def test_a_numpy_integer_is_an_index() -> None:
 
 def test_a_rejection_is_counted_and_misses() -> None:
     outcome = routed(always(-1), count=10)
-    assert (outcome.requests, outcome.rejected) == (0, 10)
+    assert (outcome.requests, outcome.refused) == (0, 10)
     assert outcome.classes[0].met_fraction == 0
 
 
@@ -114,7 +114,7 @@ def test_an_endpoint_too_small_for_a_request_turns_it_away() -> None:
     # 64 + 1 - 1 tokens fill the four blocks of 16; one more does not fit.
     assert simulate(fleet, [requests([0.0], [(64, 1)])], options=options).requests == 1
     outcome = simulate(fleet, [requests([0.0, 0.1], [(64, 2), (64, 1)])], options=options)
-    assert (outcome.requests, outcome.rejected) == (1, 1)
+    assert (outcome.requests, outcome.refused) == (1, 1)
 
 
 def test_a_route_to_a_decode_pool_is_refused() -> None:
@@ -203,7 +203,7 @@ def test_a_prefix_is_known_only_after_its_delay() -> None:
 def test_a_dead_endpoint_loses_only_what_it_had_begun() -> None:
     fault = Fault(kind="dies", replica=1, at_s=20.0, for_s=30.0)
     outcome = routed(faults=(fault,))
-    assert (outcome.requests + outcome.lost, outcome.rejected) == (3_000, 0)
+    assert (outcome.requests + outcome.lost, outcome.refused) == (3_000, 0)
     assert 0 < outcome.lost < 60
     assert outcome.served is not None
     down = (outcome.served.arrival_s > 20.0) & (outcome.served.arrival_s < 50.0)
@@ -222,7 +222,7 @@ def test_a_slow_endpoint_is_given_less() -> None:
 @pytest.mark.parametrize("pickers", [2, 8])
 def test_pickers_that_share_nothing_serve_everything(pickers: int) -> None:
     outcome = routed(pickers=pickers)
-    assert (outcome.requests, outcome.rejected) == (3_000, 0)
+    assert (outcome.requests, outcome.refused) == (3_000, 0)
 
 
 @pytest.mark.parametrize("expert_s", [0.0, 0.004])
@@ -234,7 +234,7 @@ def test_a_policy_picks_replicas_and_their_engines_pick_ranks(expert_s: float) -
         pool(name="plain"),
     ]
     outcome = routed(POLICIES["round-robin"].pick, fleet=fleet)
-    assert (outcome.requests, outcome.rejected) == (3_000, 0)
+    assert (outcome.requests, outcome.refused) == (3_000, 0)
     assert [replica.finished for replica in outcome.replicas] == [1_500, 1_500]
     assert outcome.served is not None
     assert set(outcome.served.picked.tolist()) == {0, 1}
@@ -278,7 +278,7 @@ def test_a_death_counts_every_request_once_where_seats_are_freed_a_step_late() -
     ahead = Replica(cost=COST, kv_blocks=8000, asynchronous=True)
     fleet = [ReplicaPool(name="ahead", replica=ahead, replicas=4)]
     outcome = routed(fleet=fleet, faults=(Fault(kind="dies", replica=1, at_s=20.0, for_s=30.0),))
-    assert (outcome.requests + outcome.lost, outcome.rejected) == (3_000, 0)
+    assert (outcome.requests + outcome.lost, outcome.refused) == (3_000, 0)
     assert outcome.served is not None
     assert sorted(outcome.served.number.tolist()) == list(range(3_000))
     assert outcome.output_tokens == int(outcome.served.output_tokens[outcome.served.replica >= 0].sum())
@@ -314,7 +314,7 @@ def test_pickers_that_share_nothing_do_as_well_as_one(pickers: int) -> None:
         simulate(fleet, [conversation_lengths(6_000, 40.0)], classes=PROMISED, options=Options(routing=routing))
         for routing in (Routing(), Routing(pickers=pickers))
     )
-    assert (several.requests, several.rejected) == (6_000, 0)
+    assert (several.requests, several.refused) == (6_000, 0)
     late_s, first_s = (outcome.classes[0].ttft.quantile_s(0.99) or 0.0 for outcome in (several, one))
     assert late_s < 1.15 * first_s
 
@@ -347,6 +347,6 @@ def test_a_dead_replicas_requests_go_where_the_context_is_long_enough() -> None:
     sent = requests([0.0] * 20, [(1_000, 500)] * 20)
     fault = Fault(kind="dies", replica=0, at_s=0.01)
     outcome = simulate(fleet, [sent], options=Options(routing=Routing(faults=(fault,)), keep_requests=True))
-    assert (outcome.requests, outcome.rejected) == (20, 0)
+    assert (outcome.requests, outcome.refused) == (20, 0)
     assert outcome.served is not None
     assert set(outcome.served.replica.tolist()) == {1}

@@ -51,7 +51,7 @@ def test_the_same_input_gives_the_same_bytes_however_it_is_cut() -> None:
 
 def test_a_request_longer_than_the_cache_is_refused_and_counted() -> None:
     outcome = simulate([pool(kv_blocks=10)], [requests([0.0, 0.1], [(1000, 10), (100, 10)])])
-    assert (outcome.refused, outcome.requests) == (1, 1)
+    assert (outcome.oversized, outcome.requests) == (1, 1)
     assert not outcome.met
 
 
@@ -231,7 +231,7 @@ def split(prefill_blocks: int, decode_blocks: int) -> list[ReplicaPool]:
 @pytest.mark.parametrize("routing", [None, Routing()])
 def test_a_prefill_cache_need_not_hold_the_answer(routing: Routing | None) -> None:
     outcome = simulate(split(4, 8000), [requests([0.0], [(64, 500)])], options=Options(routing=routing))
-    assert (outcome.requests, outcome.refused) == (1, 0)
+    assert (outcome.requests, outcome.oversized) == (1, 0)
     prefilled, decoded = outcome.pools
     assert (prefilled.finished, prefilled.prefill_tokens) == (1, 64)
     assert decoded.prefill_tokens == 1  # the last prompt token, which gives the first answer token
@@ -244,7 +244,7 @@ def test_a_request_too_long_for_the_pool_it_is_assigned_is_refused_and_counted()
     fleet = [pool(kv_blocks=4, name="small"), pool(name="large")]
     sent = requests([0.0, 0.0], [(64, 1), (65, 1)])
     outcome = simulate(fleet, [sent], options=Options(pool_of=to_the_small_one))
-    assert (outcome.requests, outcome.refused) == (1, 1)
+    assert (outcome.requests, outcome.oversized) == (1, 1)
     assert outcome.pools[1].finished == 0
 
 
@@ -261,7 +261,7 @@ def test_a_request_longer_than_the_context_is_refused_and_counted_whatever_the_m
     limited = ReplicaPool(name="one", replica=Replica(cost=COST, kv_blocks=8000, context_tokens=1000))
     sent = requests([0.0, 0.0, 1.0, 2.0], [(500, 500), (500, 501), (1, 1), (1001, 1)])
     outcome = simulate([limited], [sent])
-    assert (outcome.requests, outcome.refused, outcome.beyond_context) == (2, 2, 2)
+    assert (outcome.requests, outcome.oversized, outcome.beyond_context) == (2, 2, 2)
     assert not outcome.met
 
 
@@ -272,7 +272,7 @@ def test_a_request_goes_to_the_pool_whose_context_it_fits() -> None:
     )
     outcome = simulate([short, long], [requests([0.0, 0.0, 0.0], [(900, 200), (900, 200), (1900, 101)])])
     assert [item.finished for item in outcome.pools] == [0, 2]
-    assert (outcome.refused, outcome.beyond_context) == (1, 1)
+    assert (outcome.oversized, outcome.beyond_context) == (1, 1)
 
 
 def test_a_run_that_is_stopped_says_how_many_waited() -> None:

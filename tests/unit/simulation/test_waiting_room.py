@@ -35,15 +35,15 @@ def p99_s(outcome: Outcome) -> float:
 @pytest.mark.parametrize("overload", ["serve", "refuse", "hold"])
 def test_below_capacity_everybody_is_served_at_once(overload: Overload) -> None:
     outcome = overloaded(overload, rate_per_s=WITHIN_PER_S)
-    assert outcome.rejected == outcome.classes[0].held == 0
+    assert outcome.refused == outcome.classes[0].held == 0
     assert outcome.classes[0].met_fraction == 1.0
 
 
 @pytest.mark.parametrize("overload", ["refuse", "hold"])
 def test_beyond_capacity_more_are_kept_and_nobody_is_buried(overload: Overload) -> None:
     served, admitted = overloaded("serve"), overloaded(overload)
-    assert served.rejected == 0 < admitted.rejected
-    assert admitted.requests + admitted.rejected == served.requests == COUNT
+    assert served.refused == 0 < admitted.refused
+    assert admitted.requests + admitted.refused == served.requests == COUNT
     assert admitted.classes[0].met >= served.classes[0].met
     assert p99_s(admitted) <= 3 * 1.0 < p99_s(served)
 
@@ -52,7 +52,7 @@ def test_beyond_capacity_more_are_kept_and_nobody_is_buried(overload: Overload) 
 def test_who_is_held_is_sent_when_the_price_falls_or_refused_after_half_of_the_limit(rate_per_s: float) -> None:
     outcome, refused = (overloaded(overload, rate_per_s=rate_per_s) for overload in ("hold", "refuse"))
     held = outcome.classes[0].held
-    assert 0 < outcome.rejected < held + 1
+    assert 0 < outcome.refused < held + 1
     # Held requests take the place of newer ones with more time left: 0.95 to 1.03 times as many, by the load.
     assert outcome.classes[0].met >= 0.94 * refused.classes[0].met
     assert p99_s(outcome) <= p99_s(refused) + 0.6  # half of the limit, and a report
@@ -62,14 +62,14 @@ def test_the_room_for_held_requests_is_bounded() -> None:
     unbounded, none = (overloaded("hold", Routing(max_held=most)) for most in (COUNT, 0))
     refused = overloaded("refuse")
     assert none.classes[0].held == 0
-    assert none.rejected == refused.rejected >= unbounded.rejected
+    assert none.refused == refused.refused >= unbounded.refused
 
 
 def test_clients_that_return_do_not_take_from_those_that_do_not() -> None:
     patient = overloaded("refuse")
     returning = overloaded("refuse", Routing(max_tries=5))
-    assert returning.requests + returning.rejected == COUNT
-    assert returning.rejected < patient.rejected
+    assert returning.requests + returning.refused == COUNT
+    assert returning.refused < patient.refused
     good, before = (sum(item.good_tokens for item in one.classes) for one in (returning, patient))
     assert good >= 0.9 * before
     assert p99_s(returning) <= 3.0
@@ -86,7 +86,7 @@ def test_the_same_requests_have_the_same_outcome() -> None:
 @pytest.mark.parametrize("pickers", [2, 3, 4])
 def test_several_pickers_hold_and_refuse_each_its_own(pickers: int) -> None:
     outcome = overloaded("hold", Routing(pickers=pickers))
-    assert outcome.requests + outcome.rejected == COUNT
+    assert outcome.requests + outcome.refused == COUNT
     assert p99_s(outcome) <= 3.0
 
 

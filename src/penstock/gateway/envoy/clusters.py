@@ -73,14 +73,8 @@ def model_cluster(number: int, eds_path: str, watched: str) -> Value:
     }
 
 
-def model_endpoints(
-    fleet: RoutedFleet, number: int, liveness: Sequence[str], healthy: Sequence[bool] | None = None
-) -> Value:
-    """Return the health and weight of each endpoint of a model, which Envoy uses when no picker answers.
-
-    The list also has the pickers' liveness servers. Liveness servers are marked unhealthy, so that Envoy uses a
-    liveness server only if a picker names it as a destination.
-    """
+def model_endpoints(fleet: RoutedFleet, number: int, healthy: Sequence[bool] | None = None) -> Value:
+    """Return the health and weight of each endpoint of a model, which Envoy uses when no picker answers."""
     weights, lines = fleet.weights(), list[Value]()
     for index in fleet.having(fleet.names[number]):
         up = healthy is None or healthy[index]
@@ -91,10 +85,6 @@ def model_endpoints(
                 "load_balancing_weight": weights[index],
             }
         )
-    lines += [
-        {"endpoint": {"address": envoy_address(path)}, "health_status": "UNHEALTHY", "load_balancing_weight": 1}
-        for path in liveness
-    ]
     return {
         "version_info": "1",
         "resources": [

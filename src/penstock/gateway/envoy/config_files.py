@@ -18,10 +18,7 @@ def envoy_files(fleet: RoutedFleet, settings: EnvoySettings, access: Access | No
 
     Endpoint files come before the files that refer to endpoint files.
     """
-    files = {
-        f"xds/eds-{number}.json": model_endpoints(fleet, number, settings.liveness)
-        for number in range(len(fleet.names))
-    }
+    files = {f"xds/eds-{number}.json": model_endpoints(fleet, number) for number in range(len(fleet.names))}
     files[READY_FILE] = ready_endpoints(ready=False)
     files["xds/cds.json"] = clusters(fleet, settings, access)
     files["xds/rds.json"] = routes(fleet, settings, access)

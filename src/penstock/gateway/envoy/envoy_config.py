@@ -20,7 +20,7 @@ from penstock.gateway.envoy.local_replies import local_replies
 from penstock.gateway.envoy.routes import STREAM_IDLE_S, virtual_host
 from penstock.gateway.envoy.tracing import Traces, collector_cluster, tracing_settings
 from penstock.gateway.state.access_rules import Access, Certificate
-from penstock.gateway.state.addresses import liveness_socket, picker_socket
+from penstock.gateway.state.addresses import picker_socket
 from penstock.gateway.state.headers import MODEL, PICKER, TENANT, TICKET
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.timeouts import SILENCE_S
@@ -104,7 +104,7 @@ class EnvoySettings:
     more_paths: tuple[str, ...] = ()
     """Paths that the gateway forwards in addition to the inference paths."""
     min_silence_s: float = SILENCE_S
-    """Minimum seconds of silence of an endpoint before Envoy asks a picker whether the endpoint is alive."""
+    """Minimum seconds of silence of an endpoint before Envoy tries another one too."""
     concurrency: int | None = None
     """Number of Envoy's worker threads. If None, Envoy starts one worker thread per core."""
     pick: bool = True
@@ -116,11 +116,6 @@ class EnvoySettings:
     def inside(self) -> bool:
         """Whether a module inside Envoy chooses endpoints. Then each of Envoy's worker threads counts as a picker."""
         return self.pick and self.protocol == "module"
-
-    @property
-    def liveness(self) -> tuple[str, ...]:
-        """Paths of the sockets on which the gateway's own Envoy asks pickers about silent endpoints."""
-        return tuple(liveness_socket(self.folder, number) for number in range(_logging_pickers(self)))
 
     def pipe(self, number: int) -> str:
         """Return the path of the pipe through which Envoy reports ended requests to picker `number`."""

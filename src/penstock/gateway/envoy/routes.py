@@ -12,7 +12,7 @@ from penstock.gateway.envoy.clusters import Value, cluster_name
 from penstock.gateway.envoy.filters import MODEL_METADATA
 from penstock.gateway.envoy.inference_paths import COMPLETIONS, INFERENCE, STORED, match_none_of
 from penstock.gateway.state.access_rules import Access
-from penstock.gateway.state.headers import ASK_AGAIN, MODEL, STREAMED
+from penstock.gateway.state.headers import MODEL, STREAMED
 from penstock.gateway.state.routed_fleet import RoutedFleet, list_names
 
 _RETRY: Final[Value] = {
@@ -32,11 +32,6 @@ _RETRY: Final[Value] = {
     "host_selection_retry_max_attempts": 5,
     # The next try goes to another endpoint, so it need not be delayed.
     "retry_back_off": {"base_interval": "0.001s", "max_interval": "0.01s"},
-    # A picker sets when Envoy asks again about a silent endpoint.
-    "rate_limited_retry_back_off": {
-        "reset_headers": [{"name": ASK_AGAIN, "format": "SECONDS"}],
-        "max_interval": "3600s",
-    },
 }
 _OF_COMPLETIONS: Final[Value] = {"retriable_status_codes": [404, 500]}
 """On completion paths, 404 means that the engine does not know the model. On other paths, a 404 is not retried."""
@@ -47,6 +42,8 @@ STREAM_IDLE_S: Final = 900
 """Seconds without data after which Envoy closes a stream that has started."""
 _WHOLE_IDLE_S: Final = 4 * 3600
 """Idle timeout of an unstreamed response, in seconds. An unstreamed response sends no data until its last token."""
+_READ: Final[Value] = {"name": ":method", "string_match": {"safe_regex": {"regex": "GET|HEAD"}}}
+_POST: Final[Value] = {"name": ":method", "string_match": {"exact": "POST"}}
 _STREAMED: Final[Value] = {"name": STREAMED, "present_match": True}
 _NOT_INFERENCE: Final = (
     "Not Found: this gateway forwards only inference paths; the operator can add a path with --allow-path"
@@ -82,15 +79,13 @@ def virtual_host(
     """
     off: Value = {} if protocol is None else _NO_PICK_MODULE if protocol == "module" else _NO_PICK_GRPC
     routes: list[Value] = [
-        _direct({"path": "/v1/models", "headers": [_is("GET")]}, 200, models_body(fleet), off),
+        _direct({"path": "/v1/models", "headers": [_READ]}, 200, models_body(fleet), off),
         *(
-            _direct({"path": f"/v1/models/{name}", "headers": [_is("GET")]}, 200, json.dumps(_card(fleet, name)), off)
+            _direct({"path": f"/v1/models/{name}", "headers": [_READ]}, 200, json.dumps(_card(fleet, name)), off)
             for name in fleet.names
         ),
     ]
-    routes.append(
-        _direct({"prefix": "/v1/models/", "headers": [_is("GET")]}, 404, error_body(_NO_SUCH_MODEL, 404), off)
-    )
+    routes.append(_direct({"prefix": "/v1/models/", "headers": [_READ]}, 404, error_body(_NO_SUCH_MODEL, 404), off))
     alone = len(fleet.addresses) == 1
     if not alone:
         routes.append(_direct({"prefix": STORED}, 404, error_body(_NOT_STORED, 404), off))
@@ -111,7 +106,7 @@ def virtual_host(
             routes += _routes_to({"dynamic_metadata": [metadata]}, number, silence_s)
         unknown = f"the request names no model of this fleet; use one of {list_names(fleet.names)}"
         routes.append(_direct({"prefix": "/"}, 404, error_body(unknown, 404), {}))
-    # A liveness question needs the number of this try.
+    # The module counts the tries of a request.
     host: Value = {"name": "fleet", "domains": ["*"], "routes": routes, "include_request_attempt_count": True}
     if access is not None:
         host["typed_per_filter_config"] = key_credentials(access)
@@ -140,10 +135,6 @@ def error_body(message: str, code: int) -> str:
     return json.dumps({"error": {"message": message, "type": "NotFoundError", "param": None, "code": code}})
 
 
-def _is(method: str) -> Value:
-    return {"name": ":method", "string_match": {"exact": method}}
-
-
 def _direct(match: Value, status: int, body: str, more: Value) -> Value:
     answer: Value = {"status": status}
     if body:
@@ -166,7 +157,7 @@ def _routes_to(match: Value, number: int, silence_s: float) -> list[Value]:
     # No timeout: a stream may last arbitrarily long.
     target: Value = {"cluster": cluster_name(number), "timeout": "0s", "hedge_policy": _HEDGE}
     headers = cast("list[Value]", match.get("headers", []))
-    completion: Value = {"safe_regex": {"regex": COMPLETIONS}, **match, "headers": [_is("POST"), *headers]}
+    completion: Value = {"safe_regex": {"regex": COMPLETIONS}, **match, "headers": [_POST, *headers]}
     other: Value = {"prefix": "/", **match, "headers": headers}
     routes: list[Value] = []
     for matcher, more in ((completion, _OF_COMPLETIONS), (other, {})):

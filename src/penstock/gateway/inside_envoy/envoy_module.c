@@ -456,7 +456,7 @@ static int refuse(envoy_filter f, request *r, table *t, double hold_s) {
   }
   if (!accepting) return GOES_ON;
   if (limit >= most) {
-    w->state->refused++;
+    w->state->invalid++;
     snprintf(message, sizeof message, "This model's maximum context length is %lld tokens; the request asks for %lld.",
              (long long)most, (long long)limit);
     answer(f, r, 400, "too-long", 0, message);
@@ -467,7 +467,7 @@ static int refuse(envoy_filter f, request *r, table *t, double hold_s) {
   int64_t wait_s = (int64_t)ceil(call_retry_after(&view));
   event e = {.kind = REFUSED, .place = -1, .id = -1, .request = w->request};
   post(w, &e);
-  w->state->rejected++;
+  w->state->refused++;
   snprintf(message, sizeof message, "No endpoint can meet this request's SLO now. Retry after %lld s.", (long long)wait_s);
   answer(f, r, 429, "saturated", wait_s, message);
   return IS_ANSWERED;
@@ -565,7 +565,7 @@ static int decide(envoy_filter f, request *r) {
   const penstock_name *name = model_of(t, &r->scan);
   if (!name) {
     bool named = r->scan.has_model && r->scan.model_length;
-    w->state->refused++;
+    w->state->invalid++;
     note_request(r, t, NULL, now_s);
     answer(f, r, named ? 404 : 400, named ? "no-such-model" : "no-model", 0,
            named ? "The model does not exist; /v1/models lists the models." : "`model` is missing; /v1/models lists the models.");

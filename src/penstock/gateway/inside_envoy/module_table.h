@@ -160,8 +160,8 @@ PENSTOCK_SIZE(penstock_counts, 88);
 typedef struct penstock_picker_state {
   double alive_s;
   int64_t decisions;
-  int64_t rejected;
   int64_t refused;
+  int64_t invalid;
   double decide_s;
   int64_t unknown_tickets;
   int64_t dropped_flights;

@@ -5,13 +5,11 @@ that fails at every endpoint excludes no endpoint.
 """
 
 import math
-from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
 from penstock.gateway.state.routed_fleet import RoutedFleet
-from penstock.gateway.state.timeouts import SILENCE_S
 from penstock.routing.records import Records
 
 _SUSPECT_S, _MAX_SUSPECT_S = 1.0, 30.0
@@ -26,16 +24,6 @@ _BACK_OFF_RESET_S: Final = 60.0
 _NOT_FOUND, _SERVER_ERROR = 404, 500
 _UPSTREAM: Final = frozenset({"UF", "UC", "UT", "UPE"})
 """Envoy's response flags for failures of an endpoint: connect failure, reset, timeout and protocol error."""
-_IDLE_SILENCES: Final = 6.0
-"""Idle time of an endpoint after which its requests in flight count as lost, as a multiple of the minimum silence.
-
-An endpoint is idle while it reports no requests. This idle time is long because a busy engine may also report no
-requests: SGLang updates its count of running requests only between prefills.
-"""
-_LOG_S: Final = 1
-"""Seconds to wait for Envoy's log line about a failed try."""
-_WAIT_PER_AGE: Final = 2.0
-"""Time until Envoy asks again about a silent request, as a multiple of the request's age."""
 
 
 def has_failed(status: int, flags: str, tries: int) -> bool:
@@ -149,12 +137,11 @@ class FailureDetector:
     The fields `accepts` and `serves` of the endpoint records exclude a failing endpoint.
     """
 
-    def __init__(self, fleet: RoutedFleet, endpoints: Records, min_silence_s: float = SILENCE_S) -> None:
+    def __init__(self, fleet: RoutedFleet, endpoints: Records) -> None:
         count = len(fleet.addresses)
-        self._fleet, self._endpoints, self._min_silence_s = fleet, endpoints, min_silence_s
+        self._fleet, self._endpoints = fleet, endpoints
         self._suspects, self.unknown = SuspectedEndpoints(count), UnknownModels(fleet)
         self._healthy = np.ones(count, bool)
-        self._reported_s, self._busy_s = np.zeros(count), np.zeros(count)
         self._answered_s, self._struck_s = np.zeros(count), np.zeros(count)
         self._tries: dict[int, dict[int, bool]] = {}
         """Endpoints that failed each request, by the request's ticket. The value of an endpoint is true for a 5xx."""
@@ -163,9 +150,6 @@ class FailureDetector:
         """Apply `row`, the scraper's latest report about an endpoint."""
         self._healthy[endpoint] = row["healthy"] != 0
         self._endpoints[endpoint]["accepts"] = self._healthy[endpoint] and now_s >= self._suspects.until_s[endpoint]
-        self._reported_s[endpoint] = row["reported_s"]
-        if self._busy_s[endpoint] == 0.0 or row["running"] + row["waiting"] > 0:
-            self._busy_s[endpoint] = now_s
 
     def suspect(self, endpoint: int, now_s: float) -> None:
         """Suspect an endpoint, which excludes it from routing for a limited time."""
@@ -231,30 +215,6 @@ class FailureDetector:
         for endpoint in self._suspects.pop_expired(now_s):
             self._endpoints[endpoint]["accepts"] = self._healthy[endpoint]
         return True
-
-    def next_check_s(self, ticket: int, tried: Iterable[int], age_s: float, now_s: float, *, first: bool) -> int | None:
-        """Return the seconds after which Envoy asks again about a silent request, or None to try the next endpoint now.
-
-        Envoy asks after every try without a response, whether the try failed or is silent. A try counts as silent only
-        after the minimum silence. The log line about a failed try arrives shortly after Envoy's question, so the first
-        answer tells Envoy to ask again soon.
-        """
-        failed = self._tries.get(ticket, {})
-        if age_s < self._min_silence_s or not any(
-            endpoint not in failed and self._is_alive(endpoint, age_s, now_s) for endpoint in tried
-        ):
-            return None
-        return _LOG_S if first else math.ceil(_WAIT_PER_AGE * age_s)
-
-    def _is_alive(self, endpoint: int, age_s: float, now_s: float) -> bool:
-        """Return whether an endpoint may still answer a request that was sent `age_s` seconds ago.
-
-        An endpoint may still answer if the scraper finds it healthy and its reported idle time is not too long.
-        """
-        idle_s = _IDLE_SILENCES * self._min_silence_s
-        reports = now_s - self._reported_s[endpoint] < idle_s
-        idle = reports and min(age_s, now_s - self._busy_s[endpoint]) > idle_s
-        return bool(self._healthy[endpoint]) and not idle
 
     def adopt(self, before: "FailureDetector", new_index: dict[int, int | None]) -> None:
         """Take over the failed tries of requests in flight from the detector `before` a fleet reload.

@@ -1,7 +1,7 @@
 """Maintains a picker's state of the fleet: endpoint records, requests in flight, failures and learned values."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final
@@ -67,7 +67,6 @@ class FleetState:
         tables: SharedTables,
         number: int,
         clock: Callable[[], float],
-        min_silence_s: float,
         arrays: PolicyArrays,
     ) -> None:
         self.fleet, self._tables, self._number, self._clock = fleet, tables, number, clock
@@ -79,7 +78,7 @@ class FleetState:
         self.tpot_now_s = self.endpoints["tpot_now_s"]
         self.learned = LearnedLengths(fleet)
         self.readiness = EndpointReadiness(fleet)
-        self._failures = FailureDetector(fleet, self.endpoints, min_silence_s)
+        self._failures = FailureDetector(fleet, self.endpoints)
         self._leaks = LeakedPicks(count)
         self.outcomes: OutcomeBook | None = None
         # Requests in flight, and heaps of (time, ticket) for events that no log line reports.
@@ -239,15 +238,6 @@ class FleetState:
             self._divide()
         else:
             self._failures.unknown.exclude(self.endpoints, index, name, now_s)
-
-    def next_check_s(self, ticket: int, tried: Sequence[str], *, first: bool) -> int | None:
-        """Return the seconds after which Envoy asks again about a silent request, or None to try the next endpoint."""
-        if (place := self.flights.place(ticket)) is None:
-            return None
-        indices = [self._index_of[address] for address in tried if address in self._index_of]
-        now_s = self._clock()
-        age_s = now_s - self.flights.at(place).sent_s
-        return self._failures.next_check_s(ticket, indices, age_s, now_s, first=first)
 
     def predict_end(self, ticket: int) -> None:
         """Schedule the end of a request at its predicted time.

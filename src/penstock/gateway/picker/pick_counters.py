@@ -18,7 +18,7 @@ class PickCounters:
         self.picked, self.answered, self.failed, self.moved = ([0] * endpoints for _ in range(4))
         self.in_flight, self.prompt_bytes = [0] * endpoints, [0] * endpoints
         self.predicted_ttft_s = [0.0] * endpoints
-        self.decisions = self.rejected = self.refused = self.held = 0
+        self.decisions = self.refused = self.invalid = self.held = 0
         self.unknown_tickets = self.dropped_flights = 0
         self.decide_s = 0.0
 
@@ -49,7 +49,7 @@ class PickCounters:
             for old, new in new_index.items():
                 if new is not None:
                     new_counts[new] = old_counts[old]
-        self.decisions, self.rejected, self.refused = before.decisions, before.rejected, before.refused
+        self.decisions, self.refused, self.invalid = before.decisions, before.refused, before.invalid
         self.unknown_tickets, self.dropped_flights = before.unknown_tickets, before.dropped_flights
         self.decide_s, self.held = before.decide_s, before.held
 
@@ -64,5 +64,5 @@ class PickCounters:
         counts["in_flight"], counts["prompt_bytes"] = self.in_flight, self.prompt_bytes
         counts["predicted_ttft_s"] = self.predicted_ttft_s
         state["decisions"], state["decide_s"] = self.decisions, self.decide_s
-        state["rejected"], state["refused"], state["held"] = self.rejected, self.refused, self.held
+        state["refused"], state["invalid"], state["held"] = self.refused, self.invalid, self.held
         state["unknown_tickets"], state["dropped_flights"] = self.unknown_tickets, self.dropped_flights

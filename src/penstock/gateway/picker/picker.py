@@ -39,7 +39,7 @@ class EndpointChoice(NamedTuple):  # a frozen dataclass takes three times as lon
     order: tuple[int, ...] = ()
     ticket: int = 0
     silence_s: float = 0.0
-    """Seconds that an endpoint may be silent before Envoy asks the picker whether the endpoint is alive."""
+    """Seconds that an endpoint may be silent before Envoy tries another one too."""
     streamed: bool = False
     """True if the response is known to be streamed."""
     ready_in_s: float = 0.0
@@ -76,7 +76,7 @@ class Picker:
         self.fleet, self._number, self._clock = fleet, number, clock
         self._receipts, self._min_silence_s = receipts, min_silence_s
         self._arrays = PolicyArrays(len(fleet.addresses), MAX_CHOSEN)
-        self.state = FleetState(fleet, tables, number, clock, min_silence_s, self._arrays)
+        self.state = FleetState(fleet, tables, number, clock, self._arrays)
         self.state.outcomes = outcomes if receipts is None else receipts.outcomes
         self._idle = IdleEndpoints(fleet.endpoints, self.state.parameters)
         self._prefixes, self._tenants, self._shed_ratio = PrefixIndex(), TenantWeights(), ShedRatio()
@@ -112,7 +112,7 @@ class Picker:
         begun_s, arrays, counters = self._clock(), self._arrays, self.state.counters
         model = self._model(request)
         if model is None:
-            counters.refused += 1
+            counters.invalid += 1
             return self._unknown_model(request.model)
         self.state.update(begun_s)
         keys, tenant = self._fill_arrays(request, body, hints, model, begun_s, waited_s or 0.0)
@@ -166,7 +166,7 @@ class Picker:
         if may_shed == HOLD and waited_s is not None and waited_s < limit_s:
             counters.held += waited_s == 0.0
             return HeldRequest()
-        counters.rejected += 1
+        counters.refused += 1
         self.state.policy.count_refusal()
         return shed
 
@@ -290,7 +290,7 @@ class Picker:
         request = self._arrays.request
         max_tokens, limit = int(having["max_context_tokens"].max()), int(request["output_limit_tokens"][0])
         if limit >= max_tokens:
-            self.state.counters.refused += 1
+            self.state.counters.invalid += 1
             message = f"This model's maximum context length is {max_tokens} tokens; the request asks for {limit}."
             return Rejection(400, "too-long", message)
         wait_s = retry_s(request, self._candidates(subset), self._arrays.hits, self._shed_ratio)

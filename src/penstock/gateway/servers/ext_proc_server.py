@@ -14,7 +14,6 @@ from google.protobuf.wrappers_pb2 import StringValue
 from penstock.gateway.picker.outcome_receipts import STREAM_TYPE, ObservedAnswer, generates_tokens
 from penstock.gateway.picker.picker import MAX_CHOSEN, EndpointChoice, Picker, Rejection
 from penstock.gateway.picker.request_body import BadBody, read_body, request_hints
-from penstock.gateway.servers.destinations import destinations
 from penstock.gateway.servers.grpc_health import HEALTH, LIVENESS, PickerHealth
 from penstock.gateway.servers.waiting_requests import WaitingRequests
 from penstock.gateway.state.headers import (
@@ -55,8 +54,8 @@ _NOT_READY: Final = Rejection(503, "no-endpoints", "no endpoint is ready", 1)
 class _Conversation:
     """Exchange of ext_proc messages with a gateway about one request."""
 
-    def __init__(self, picker: Picker, number: int, liveness: str | None, waiting: WaitingRequests) -> None:
-        self._picker, self._number, self._liveness, self._waiting = picker, number, liveness, waiting
+    def __init__(self, picker: Picker, number: int, waiting: WaitingRequests, *, is_external: bool) -> None:
+        self._picker, self._number, self._waiting, self._is_external = picker, number, waiting, is_external
         self._modes = (0, 0)
         """Modes in which the gateway sends the request body and the response body, if the gateway declares them."""
         self._headers: dict[bytes, bytes] = {}
@@ -150,7 +149,7 @@ class _Conversation:
 
     async def _pick_response(self, phase: str) -> Any:  # noqa: ANN401 - generated
         answer = await self._decide()
-        if isinstance(answer, EndpointChoice) and not answer.order and self._liveness is None:
+        if isinstance(answer, EndpointChoice) and not answer.order and self._is_external:
             answer = self._by_weight(answer.model)
         if isinstance(answer, Rejection):
             return _rejection_response(answer)
@@ -173,12 +172,14 @@ class _Conversation:
 
     def _routing_headers(self, choice: EndpointChoice, addresses: list[str]) -> list[tuple[str, str]]:
         """Return the headers that route a request. Only Penstock's own Envoy gets headers for timeouts and retries."""
-        ticket = [(TICKET, str(choice.ticket)), (PICKER, str(self._number))] if choice.ticket else []
-        if self._liveness is None:
-            return [(DESTINATION, ",".join(addresses)), *ticket]
-        places, retries = destinations(addresses, self._liveness)
-        tries = [(TRY_TIMEOUT, str(int(1000 * choice.silence_s))), (MAX_RETRIES, str(retries))]
-        return [(DESTINATION, places), *ticket, *tries, *([(STREAMED, "1")] if choice.streamed else [])]
+        headers = [(DESTINATION, ",".join(addresses))]
+        if choice.ticket:
+            headers += [(TICKET, str(choice.ticket)), (PICKER, str(self._number))]
+        if not self._is_external:
+            # After the last endpoint of the list, Envoy tries one more, chosen by weight.
+            headers += [(TRY_TIMEOUT, str(int(1000 * choice.silence_s))), (MAX_RETRIES, str(len(addresses)))]
+            headers += [(STREAMED, "1")] if choice.streamed else []
+        return headers
 
     def _by_weight(self, model: str) -> EndpointChoice | Rejection:
         """Choose healthy endpoints by weight for an external gateway.
@@ -203,7 +204,7 @@ class _Conversation:
         except BadBody as error:
             return Rejection(400, "bad-body", str(error))
         hints = request_hints(self._headers)
-        if self._liveness is None:  # an external gateway does not wait for long
+        if self._is_external:  # an external gateway does not wait for long
             return self._picker.decide(request, body, hints, self._subset)
         self._picker, answer = await self._waiting.decide(request, body, hints)
         return answer
@@ -248,10 +249,10 @@ class _Conversation:
                 self._status,
                 "-",
                 1,
-                unlogged=self._liveness is None,
+                unlogged=self._is_external,
                 answer=self._read_answer(),
             )
-        elif self._liveness is None:
+        elif self._is_external:
             self._picker.state.predict_end(self._choice.ticket)
 
     def _read_answer(self) -> ObservedAnswer | None:
@@ -272,16 +273,14 @@ class ExtProcServer:
         self,
         picker: Picker,
         number: int,
-        liveness: str | None = None,
         is_draining: "Callable[[], bool]" = lambda: False,
     ) -> None:
         self.picker = picker
         self._waiting = WaitingRequests(lambda: self.picker)
-        self._number, self._liveness = number, liveness
-        """`_liveness` is the socket on which Envoy asks about silent endpoints, or None behind an external gateway."""
+        self._number = number
         self._server: Any = None
-        self._address, self._external = "", False
-        """`_external` is true behind an external gateway.
+        self._address, self._is_external = "", False
+        """`_is_external` is true behind an external gateway.
 
         An external gateway has no fallback weights, and only its stream of messages shows when a request ends.
         """
@@ -289,8 +288,8 @@ class ExtProcServer:
 
     async def start(self, address: str, certificate: "tuple[Path, Path] | None" = None) -> None:
         """Start listening. Several pickers may share a TCP address; each accepts a part of the connections."""
-        self._address, self._external = address, not address.startswith("unix:")
-        options = [("grpc.max_receive_message_length", _MAX_BODY_BYTES), ("grpc.so_reuseport", int(self._external))]
+        self._address, self._is_external = address, not address.startswith("unix:")
+        options = [("grpc.max_receive_message_length", _MAX_BODY_BYTES), ("grpc.so_reuseport", int(self._is_external))]
         self._server = grpc.aio.server(options=options)
         add_ExternalProcessorServicer_to_server(self, self._server)
         self._server.add_generic_rpc_handlers((self._health.handler(),))
@@ -306,7 +305,7 @@ class ExtProcServer:
         If pickers share an address, the result is always True. On a shared address, a health check would prove nothing,
         because another picker could answer it.
         """
-        if self._external:
+        if self._is_external:
             return True
         async with grpc.aio.insecure_channel(self._address, options=_OWN_CONNECTION) as channel:
             try:
@@ -323,7 +322,7 @@ class ExtProcServer:
     async def Process(self, request_iterator: Any, context: Any) -> None:  # noqa: ANN401, N802 - the service's name
         """Answer one request's messages until the gateway closes the stream."""
         del request_iterator
-        conversation = _Conversation(self.picker, self._number, self._liveness, self._waiting)
+        conversation = _Conversation(self.picker, self._number, self._waiting, is_external=self._is_external)
         try:
             while (message := await context.read()) is not grpc.aio.EOF:
                 for answer in await conversation.answers(message):

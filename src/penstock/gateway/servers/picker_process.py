@@ -19,8 +19,7 @@ from penstock.gateway.picker.ended_requests import EndedRequests
 from penstock.gateway.picker.fleet_state import SharedTables
 from penstock.gateway.picker.outcome_receipts import OutcomeBook
 from penstock.gateway.picker.picker import Picker
-from penstock.gateway.servers.liveness_server import LivenessServer
-from penstock.gateway.state.addresses import liveness_socket, picker_socket
+from penstock.gateway.state.addresses import picker_socket
 from penstock.gateway.state.outcome_socket import OutcomeOutbox
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT, shared_array
@@ -61,14 +60,13 @@ def _receipts(
     return ReceiptBook(path, settings["every"], fleet.addresses, count=count, meters=number == 0, publish=outbox.add)
 
 
-def _remove_sockets(folder: Path, number: int) -> None:
-    """Remove the sockets that a previous process of picker `number` left."""
-    for path in (picker_socket(folder, number), liveness_socket(folder, number)):
-        Path(path).unlink(missing_ok=True)
+def _remove_socket(folder: Path, number: int) -> None:
+    """Remove the socket that a previous process of picker `number` left."""
+    Path(picker_socket(folder, number)).unlink(missing_ok=True)
 
 
 def _min_silence_s(folder: Path) -> float:
-    """Return the minimum silence of an endpoint, in seconds, before Envoy asks whether the endpoint is alive.
+    """Return the minimum silence of an endpoint, in seconds, before Envoy tries another one too.
 
     A file in the gateway's folder can override the default.
     """
@@ -113,9 +111,7 @@ async def _start_server(folder: Path, number: int, listen: _ListenAddress, picke
     """Start the server that Envoy connects to."""
     from penstock.gateway.servers import ext_proc_server  # noqa: PLC0415 - import gRPC only if it is used
 
-    behind_own_envoy = listen.address.startswith("unix:")
-    liveness = liveness_socket(folder, number) if behind_own_envoy else None
-    ext_proc = ext_proc_server.ExtProcServer(picker, number, liveness, draining_file(folder).exists)
+    ext_proc = ext_proc_server.ExtProcServer(picker, number, draining_file(folder).exists)
     await ext_proc.start(listen.address, listen.certificate)
     return ext_proc
 
@@ -147,10 +143,8 @@ async def _run(folder: Path, number: int, pickers: int) -> None:
     picker = picker_of(fleet)
     endings = EndedRequests(str(folder / f"endings-{number}.pipe"), picker.state)
     loop.add_reader(endings.descriptor, endings.read)
+    _remove_socket(folder, number)
     listen = _listen_address(folder, f"unix:{picker_socket(folder, number)}")
-    _remove_sockets(folder, number)
-    liveness = LivenessServer(picker.state)
-    await liveness.start(liveness_socket(folder, number))
     server = await _start_server(folder, number, listen, picker)
 
     def reload() -> None:
@@ -162,7 +156,7 @@ async def _run(folder: Path, number: int, pickers: int) -> None:
         renewed = picker_of(reloaded)
         renewed.adopt(picker)
         picker = server.picker = renewed
-        endings.state = liveness.state = renewed.state
+        endings.state = renewed.state
 
     stopped = asyncio.Event()
     loop.add_signal_handler(signal.SIGHUP, reload)
@@ -180,7 +174,6 @@ async def _run(folder: Path, number: int, pickers: int) -> None:
     finally:
         heartbeat.cancel()
         await server.stop(listen.drain_s)
-        liveness.stop()
         picker.state.tick()
         if receipts is not None:
             receipts.close()

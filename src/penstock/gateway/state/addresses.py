@@ -56,8 +56,3 @@ def _unknown(endpoint: str, reason: object) -> UsageError:
 def picker_socket(folder: Path, number: int) -> str:
     """Return the path of the socket on which Envoy asks picker `number` to choose endpoints."""
     return str(folder / f"picker-{number}.sock")
-
-
-def liveness_socket(folder: Path, number: int) -> str:
-    """Return the path of the socket on which Envoy asks picker `number` whether silent endpoints are alive."""
-    return str(folder / f"alive-{number}.sock")

@@ -16,15 +16,11 @@ MODEL: Final = "x-penstock-model"
 """Header with the model that a request is for. It selects the cluster."""
 REASON: Final = "x-penstock-reason"
 TRY_TIMEOUT: Final = "x-envoy-upstream-rq-per-try-timeout-ms"
-"""Header with the milliseconds that an endpoint may be silent before Envoy asks whether the endpoint is alive."""
+"""Header with the milliseconds that an endpoint may be silent before Envoy tries another one too."""
 MAX_RETRIES: Final = "x-envoy-max-retries"
-"""Header with the number of tries after the first try. Liveness questions to the picker count as tries."""
-ATTEMPT: Final = "x-envoy-attempt-count"
-"""Header with the number of the current try, counted from 1."""
+"""Header with the number of tries after the first try."""
 STREAMED: Final = "x-penstock-streamed"
 """Header that marks requests for a stream. Any other response may be silent until its last token."""
-ASK_AGAIN: Final = "x-penstock-ask-again"
-"""Response header with the seconds until Envoy asks again about a silent endpoint."""
 TENANT: Final = ("x-penstock-tenant", "x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")
 OBJECTIVE: Final = ("x-penstock-objective", "x-llm-d-inference-objective", "x-gateway-inference-objective")
 TTFT_MS: Final = ("x-llm-d-slo-ttft-ms", "x-slo-ttft-ms")

@@ -74,8 +74,8 @@ PICKER_STATE: Final = np.dtype(
     [
         ("alive_s", "f8"),  # last time at which the picker's server answered
         ("decisions", "i8"),
-        ("rejected", "i8"),
-        ("refused", "i8"),  # invalid JSON or unknown model
+        ("refused", "i8"),  # with 429, because of overload
+        ("invalid", "i8"),  # invalid or too long body, or unknown model
         ("decide_s", "f8"),
         ("unknown_tickets", "i8"),
         ("dropped_flights", "i8"),

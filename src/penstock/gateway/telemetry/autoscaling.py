@@ -64,7 +64,7 @@ class DesiredReplicas:
     def begin(self, fleet: RoutedFleet, counts: Records, states: Records, now_s: float) -> None:
         """Continue with a reloaded fleet. The next decision counts only requests after this call."""
         self._fleet, self._decided_s = fleet, now_s
-        self._picked_before, self._shed_before = self._picks_by_model(counts), float(states["rejected"].sum())
+        self._picked_before, self._shed_before = self._picks_by_model(counts), float(states["refused"].sum())
 
     def _picks_by_model(self, counts: Records) -> dict[str, float]:
         """Return the number of requests sent so far for each model."""
@@ -82,7 +82,7 @@ class DesiredReplicas:
         Shed requests are counted only for the whole fleet. The shed requests are divided among the models in proportion
         to the requests that were sent.
         """
-        picked, shed, up = self._picks_by_model(counts), float(states["rejected"].sum()), self._up(reports)
+        picked, shed, up = self._picks_by_model(counts), float(states["refused"].sum()), self._up(reports)
         arrivals = {model: max(0.0, count - self._picked_before.get(model, 0.0)) for model, count in picked.items()}
         shed_ratio = max(0.0, shed - self._shed_before) / max(1.0, sum(arrivals.values()))
         elapsed_s, self._decided_s, self._picked_before, self._shed_before = (

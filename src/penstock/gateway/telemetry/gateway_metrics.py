@@ -33,7 +33,7 @@ _REPORTS: Final[_Metrics] = {
     "penstock_endpoint_up": ("healthy", "1 if the endpoint answered its last scrape and serves its model."),
     "penstock_endpoint_other_model": (
         "other_model",
-        "1 if the endpoint serves another model than the fleet file says. It gets no requests.",
+        "1 if the endpoint serves another model than the fleet file says. It gets requests only if no other is up.",
     ),
     "penstock_endpoint_running_requests": ("running", "Running requests, as the endpoint reports."),
     "penstock_endpoint_waiting_requests": ("waiting", "Waiting requests, as the endpoint reports."),
@@ -48,14 +48,14 @@ _REPORTS: Final[_Metrics] = {
 _PICKERS: Final[_Metrics] = {
     "penstock_decisions_total": ("decisions", "Routing decisions."),
     "penstock_decision_seconds_total": ("decide_s", "Time spent on routing decisions."),
-    "penstock_shed_requests_total": (
-        "rejected",
-        "Requests shed with 429: they would miss their SLO, or harm others too much.",
-    ),
-    "penstock_held_requests_total": ("held", "Requests held at the gateway because of overload."),
     "penstock_refused_requests_total": (
         "refused",
-        "Requests rejected because the body is invalid or too long, or the model is unknown.",
+        "Requests refused with 429: they would miss their SLO, or harm others too much.",
+    ),
+    "penstock_held_requests_total": ("held", "Requests held at the gateway because of overload."),
+    "penstock_invalid_requests_total": (
+        "invalid",
+        "Requests answered with 400 or 404 because the body is invalid or too long, or the model is unknown.",
     ),
     "penstock_lost_decisions_total": ("dropped_flights", "Picks dropped because Envoy has no matching open request."),
 }

@@ -21,7 +21,7 @@ from penstock.gateway.envoy.health_routes import READY_FILE, ready_endpoints
 from penstock.gateway.envoy_admin import open_requests, stats
 from penstock.gateway.inside_envoy.ended_reader import EndedReader
 from penstock.gateway.inside_envoy.learner import LengthLearner, serves_module
-from penstock.gateway.state.addresses import addresses_of, liveness_socket, split_address
+from penstock.gateway.state.addresses import addresses_of, split_address
 from penstock.gateway.state.outcome_socket import OutcomeInbox
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import (
@@ -157,8 +157,6 @@ class Scraper:
     async def _update_envoy(self, fleet: RoutedFleet, endpoints: list[ScrapedEndpoint]) -> None:
         """Rewrite the files with Envoy's fallback endpoints and the gateway's readiness when their content changes."""
         written: list[bool] | None = None
-        asked = 0 if self._inside else self._pickers
-        liveness = [liveness_socket(self._folder, number) for number in range(asked)]
         written_ready: bool | None = None
         while True:
             ready = any_ready(endpoints)
@@ -169,7 +167,7 @@ class Scraper:
             if healthy != written:
                 written = healthy
                 for number in range(len(fleet.names)):
-                    listing = model_endpoints(fleet, number, liveness, healthy)
+                    listing = model_endpoints(fleet, number, healthy)
                     write_json(self._folder / "xds" / f"eds-{number}.json", listing)
             await asyncio.sleep(_BUSY_S)
 

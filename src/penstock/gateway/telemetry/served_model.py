@@ -56,7 +56,7 @@ class ServedModel:
             self._reported = names
             listing = ", ".join(name[:100] for name in sorted(names)[:_MAX_LISTED])
             log.warning(
-                "%s serves %s, not %s; it gets no requests if others serve it",
+                "%s serves %s, not %s; it gets requests only if no other is up",
                 self._address,
                 listing,
                 self._model,

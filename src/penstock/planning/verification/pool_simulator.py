@@ -321,13 +321,13 @@ def _rate(entry: Trial) -> float:
 
 
 def _holds(found: Trial) -> bool:
-    """Return whether the SLO is met and no request is refused, because a fleet must serve every request."""
-    return found.met and not found.refused
+    """Return whether the SLO is met and no request is oversized, because a fleet must serve every request."""
+    return found.met and not found.oversized
 
 
 def _share(found: Trial) -> float:
-    """Return the share of requests that met their SLO; 0 if the queue keeps growing or any request is refused."""
-    return 0.0 if found.saturated or found.refused else found.attained_fraction
+    """Return the share of requests that met their SLO; 0 if the queue keeps growing or any request is oversized."""
+    return 0.0 if found.saturated or found.oversized else found.attained_fraction
 
 
 def _round_requests(requests: int) -> int:

@@ -81,18 +81,18 @@ class MediansDocument(TypedDict):
 class ClassDocument(TypedDict):
     """Requests with the same SLO.
 
-    `requests` counts all arrivals: `served`, `rejected` (sent nowhere), `refused` (fit in no pool), and `lost` (replica
-    died after the answer had begun). `met_fraction` is relative to all `requests`: a request that is not served to the
-    end misses its SLO. `requests` does not include the `unjudged` requests, which belong to the start of a closed loop,
-    before all users had begun.
+    `requests` counts all arrivals: `served`, `refused` (sent nowhere), `oversized` (fit in no pool), and `lost` (its
+    replica died after the answer had begun). `met_fraction` is relative to all `requests`: a request that is not served
+    to the end misses its SLO. `requests` does not include the `unjudged` requests, which belong to the start of a
+    closed loop, before all users had begun.
     """
 
     name: str
     slo: Slo | None
     requests: Annotated[int, at("asked")]
     served: Annotated[int, at("requests")]
-    rejected: int
     refused: int
+    oversized: int
     lost: int
     unjudged: int
     met_fraction: float | None
@@ -182,12 +182,12 @@ class BlockedDeployment(PlacedDeployment):
 class SimulatedDeployment(PlacedDeployment):
     """The simulated run on one accelerator.
 
-    `requests` counts all arrivals; `served` and `refused` are counted separately.
+    `requests` counts all arrivals; `served` and `oversized` are counted separately.
     """
 
     requests: Annotated[int, at("outcome.asked")]
     served: Annotated[int, at("outcome.requests")]
-    refused: Annotated[int, at("outcome.refused")]
+    oversized: Annotated[int, at("outcome.oversized")]
     beyond_context: Annotated[int, at("outcome.beyond_context")]
     arrival_span_s: Annotated[float, at("outcome.arrival_span_s")]
     makespan_s: Annotated[float, at("outcome.makespan_s")]

@@ -244,11 +244,12 @@ def _verdict(scenario: Scenario) -> Text:
         text.append("meets the SLO. ", style="green")
     else:
         text.append("misses the SLO. ", style="red")
-    refused = {"the model's context": outcome.beyond_context, "its KV cache": outcome.refused - outcome.beyond_context}
-    for limit, count in refused.items():
+    beyond_cache = outcome.oversized - outcome.beyond_context
+    oversized = {"the model's context": outcome.beyond_context, "its KV cache": beyond_cache}
+    for limit, count in oversized.items():
         if count:
             are = "requests are" if count > 1 else "request is"
-            text.append(f"{count:,} {are} too long for {limit} and refused. ", style="red")
+            text.append(f"{count:,} {are} too long for {limit}. ", style="red")
     return text.append(_capacity(scenario))
 
 

@@ -41,9 +41,9 @@ class PolicyDocument(TypedDict):
     Tokens per second, dollars and means over time refer to the policy's own `span_s`, which ends when a client
     receives the last token. Thus no value depends on the other policies. Policies are ranked by `good_tokens`. All
     policies have the same `arrival_span_s`, so that `good_tokens` per second of arrivals ranks them alike. `requests`
-    counts all arrivals: `served`, `rejected` (sent nowhere), `refused` (fit in no pool; `beyond_context` of them
+    counts all arrivals: `served`, `refused` (sent nowhere), `oversized` (fit in no pool; `beyond_context` of them
     exceed every engine's context), and `lost` (replica died after the answer had begun). `held` of them were held at
-    the gateway before they were served or rejected. `worst_met_fraction` is relative to all arrivals. `met` and
+    the gateway before they were served or refused. `worst_met_fraction` is relative to all arrivals. `met` and
     `good_tokens` of a replica count the answers that this replica completed. Both are 0 in a prefill pool. `shares` of
     a destination has one value per pool. The value is 0 for a decode pool, because no policy chooses among its
     replicas. `devices` lists the devices that models share.
@@ -55,9 +55,9 @@ class PolicyDocument(TypedDict):
     worst_met_fraction: float
     requests: Annotated[int, at("outcome.asked")]
     served: Annotated[int, at("outcome.requests")]
-    rejected: Annotated[int, at("outcome.rejected")]
-    held: Annotated[int, at("outcome.held")]
     refused: Annotated[int, at("outcome.refused")]
+    held: Annotated[int, at("outcome.held")]
+    oversized: Annotated[int, at("outcome.oversized")]
     lost: Annotated[int, at("outcome.lost")]
     beyond_context: Annotated[int, at("outcome.beyond_context")]
     span_s: Annotated[float, at("outcome.makespan_s")]

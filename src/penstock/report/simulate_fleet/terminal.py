@@ -26,7 +26,7 @@ _COLUMNS = (
             "TTFT\np99",
             "TPOT\np50",
             "TPOT\np99",
-            "rejected",
+            "refused",
             "preempted",
             "busy\nmin-max",
         )
@@ -88,7 +88,7 @@ def _row(run: PolicyRun) -> list[str | Text]:
         format_s(ttft_of(outcome).quantile_s(0.99)),
         format_s(tpot_of(outcome).quantile_s(0.5)),
         format_s(tpot_of(outcome).quantile_s(0.99)),
-        f"{outcome.rejected + outcome.refused:,}",
+        f"{outcome.refused + outcome.oversized:,}",
         f"{outcome.preemptions:,}",
         f"{min(busy):.0%}-{max(busy):.0%}",
     ]
@@ -128,22 +128,23 @@ def _destination(row: Destinations, picked: Sequence[int]) -> list[str | Text]:
 
 def _rejections(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]:
     """Explain why requests were not served."""
-    sentences, refused = [], runs[0].outcome.refused
-    if refused:
+    sentences, oversized = [], runs[0].outcome.oversized
+    if oversized:
         most = max(pool.replica.max_tokens for pool in pools)
         beyond = runs[0].outcome.beyond_context
         why = f"{beyond:,} exceed the engines' context, " if beyond else ""
         sentences.append(
-            f"{refused:,} request{' fits' if refused == 1 else 's fit'} no pool and missed the SLO ({why}"
-            f"{refused - beyond:,} exceed every KV cache): prompt and answer may have at most {most:,} tokens in total."
+            f"{oversized:,} request{' fits' if oversized == 1 else 's fit'} no pool and missed the SLO ({why}"
+            f"{oversized - beyond:,} exceed every KV cache): "
+            f"prompt and answer may have at most {most:,} tokens in total."
         )
-    sent_nowhere = [f"{run.policy.name} {run.outcome.rejected:,}" for run in runs if run.outcome.rejected]
+    sent_nowhere = [f"{run.policy.name} {run.outcome.refused:,}" for run in runs if run.outcome.refused]
     if sent_nowhere:
         why = "because no running endpoint could hold them, or because of overload where the fleet file allows it"
-        sentences.append(f"Requests rejected, {why}: {', '.join(sent_nowhere)}.")
+        sentences.append(f"Requests refused, {why}: {', '.join(sent_nowhere)}.")
     held = [f"{run.policy.name} {run.outcome.held:,}" for run in runs if run.outcome.held]
     if held:
-        sentences.append(f"Requests held at the gateway before they were served or rejected: {', '.join(held)}.")
+        sentences.append(f"Requests held at the gateway before they were served or refused: {', '.join(held)}.")
     broken_off = [f"{run.policy.name} {run.outcome.lost:,}" for run in runs if run.outcome.lost]
     if broken_off:
         sentences.append(

@@ -94,7 +94,7 @@ def end_try(w: World, number: int, now_s: float) -> None:
 
 @cold
 def give_up(w: World, number: int, where: int, now_s: float) -> None:
-    """End a request that is not served: it is rejected or lost, or its client has left.
+    """End a request that is not served: it is refused or lost, or its client has left.
 
     In a closed loop, the user of the request then sends the next request.
     """

@@ -318,11 +318,11 @@ def beyond_context(pools: Sequence[ReplicaPool], block: Requests) -> int:
 
 
 def feed(
-    world: World, pools: Sequence[ReplicaPool], block: Requests, options: Options, *, refused: int
+    world: World, pools: Sequence[ReplicaPool], block: Requests, options: Options, *, oversized: int
 ) -> NDArray[np.uint8]:
     """Load a block of requests into the rows. Return the SLO classes of the requests that no allowed replica can hold.
 
-    Requests that no allowed replica can hold are left out. `refused` is the number left out of earlier blocks; it keeps
+    Requests that no allowed replica can hold are left out. `oversized` is their number in earlier blocks; it keeps
     the numbering of all requests that arrived.
     """
     assigned = _assigned_pools(pools, block, options)
@@ -337,7 +337,7 @@ def feed(
     for places, part in _ring_slices(start, len(kept), len(world.rows)):
         rows, fed = world.rows[places], kept[part]
         rows.view(np.uint8)[:] = 0
-        rows["number"] = start + refused + fed
+        rows["number"] = start + oversized + fed
         rows["arrival_s"], rows["slo_class"] = block.arrival_s[fed], block.slo_class[fed]
         rows["input_tokens"], rows["output_tokens"] = block.input_tokens[fed], block.output_tokens[fed]
         rows["leaf"], rows["doubled"], rows["pool"] = leaves[part], NONE, assigned[fed]

@@ -40,7 +40,7 @@ def hand_over(w: World, number: int, r: int, now_s: float) -> None:
 
 @cold
 def turn_away(w: World, number: int, chosen: int, now_s: float) -> None:
-    """Hold a request that its picker rejects, or refuse it. A request too large for the chosen engine is refused."""
+    """Hold a request that is not admitted, or refuse it. A request too large for the chosen engine is refused."""
     row, control = w.rows[number & (len(w.rows) - 1)], w.control[0]
     promise = w.promises[min(row.slo_class, len(w.promises) - 1)]
     row.state, row.replica, row.after = WAITING, NONE, NONE

@@ -56,7 +56,7 @@ ROW: Final = np.dtype(
         ("hit_tokens", "i8"),  # cached prompt tokens at its first admission
         ("preempted", "i8"),  # number of preemptions
         ("picker", "i8"),
-        ("replica", "i8"),  # NONE: rejected; LOST: its replica died; LEFT: its client left
+        ("replica", "i8"),  # NONE: refused; LOST: its replica died; LEFT: its client left
         ("pool", "i8"),  # NONE: any
         ("slo_class", "u1"),
         ("state", "u1"),
