@@ -275,10 +275,10 @@ def _best_admitted(q: Record, p: Record, endpoints: Records, hits: Records, term
     for index in range(len(endpoints)):
         e = endpoints[index]
         trespass = e["whose"] == ANOTHERS and hits[index] < terms[6]
-        if not trespass and holds(q, e) and is_admitted(q, e, hits[index], p, terms):
-            harm = harm_of(q, e, hits[index], p, terms, math.inf)
-            if harm < least:
-                best, least = index, harm
+        if not trespass and holds(q, e) and misses(q, e, hits[index], terms) <= p["shed_fraction"]:
+            price = price_of(q, e, hits[index], p, terms)
+            if price < least and price <= p["admission_misses"]:
+                best, least = index, price
     return int(best)
 
 
@@ -301,7 +301,7 @@ def _given_up_by_all(q: Record, endpoints: Records, p: Record, otherwise: int) -
 
 @compiled
 def is_admitted(q: Record, e: Record, hit_tokens: int, p: Record, terms: Terms) -> bool:
-    """Return whether serving a request at its best endpoint does less harm than its own miss."""
+    """Return whether a request probably meets its SLO at an endpoint, and does little enough harm there."""
     if misses(q, e, hit_tokens, terms) > p["shed_fraction"]:
         return False
     return bool(price_of(q, e, hit_tokens, p, terms) <= p["admission_misses"])
