@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -53,6 +54,13 @@ def well_again(stack: Running) -> Iterator[None]:
 
 def decides_inside(stack: Running) -> bool:
     return stack.stack.protocol == "module"
+
+
+def counted(stack: Running, metric: str) -> float:
+    """Return the sum of a metric of the gateway's page over its labels."""
+    page = urllib.request.urlopen(f"http://{stack.stack.metrics}/metrics", timeout=5).read().decode()
+    lines = (line for line in page.splitlines() if line.startswith(f"{metric}{{"))
+    return sum(float(line.split()[-1]) for line in lines)
 
 
 def endpoints_up(stack: Running) -> dict[str, float]:
@@ -130,16 +138,20 @@ def test_no_request_is_lost_when(stack: Running, name: str) -> None:
 
 
 def test_a_hung_endpoint_is_replaced_by_another(stack: Running) -> None:
+    lost = counted(stack, "penstock_lost_decisions_total")
     seen = asyncio.run(stack.load_during(lambda: stack.fault("hang", 0), 300))
     assert seen.failed == 0, (seen.statuses, seen.cut)
     # Whoever was there waits for the try to be given up; nobody comes after.
     assert max(seen.seconds) < 20
+    assert counted(stack, "penstock_lost_decisions_total") == lost
 
 
 def test_only_streams_of_a_dead_endpoint_break_off(stack: Running) -> None:
+    before = counted(stack, "penstock_failed_answers_total")
     seen = asyncio.run(stack.load_during(lambda: stack.fault("die", 0), 100, body=chat(100, stream=True)))
     assert seen.statuses == {200: 100 - seen.cut}
     assert seen.cut <= 8  # no more than were under way
+    until(lambda: counted(stack, "penstock_failed_answers_total") - before >= seen.cut)
 
 
 def test_a_dead_picker_is_restarted_within_a_second(stack: Running) -> None:

@@ -197,7 +197,7 @@ def test_requests_beyond_the_context_are_refused_one_by_one(penstock: Run, tmp_p
     rows = [f"{row},{200_000 if row % 10 == 0 else 1000},100" for row in range(100)]
     trace.write_text("\n".join(["arrival_s,input_tokens,output_tokens", *rows]), encoding="utf-8")
     result = penstock("simulate", "llama-3.1-8b", "--on", "mi300x:1", "--trace", str(trace))
-    assert "10 requests are too long for the model's context and refused" in result.stdout
+    assert "10 requests are too long for the model's context and not served" in result.stdout
     assert result.returncode == 1
     assert "100 of 100 can be used" in result.stderr
     # The mean of these is longer than the context of 131,072; half of them are not.

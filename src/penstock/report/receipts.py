@@ -15,6 +15,7 @@ from typing_extensions import TypedDict
 from penstock.report.drawing.comparison_table import Column, Figure, sheet
 from penstock.report.drawing.json_document import FieldSource, at, build
 from penstock.routing.baselines.all_policies import RoutingPolicy
+from penstock.routing.records import SHED_FRACTION
 from penstock.routing.replay import Receipt, ReceiptLine
 from penstock.units import format_s
 
@@ -182,19 +183,28 @@ def _heading(explained: Explained) -> Text:
     text = f"Decision {explained.number:,}: {lengths}"
     if receipt.waited_s > 0:
         text += f", held for {format_s(receipt.waited_s)}"
-    if receipt.line is None and receipt.price is not None and isfinite(receipt.admission_misses):
-        text += (
-            f". Not admitted: serving it does at least as much harm as {receipt.price:.2g} misses of its own "
-            f"(limit {receipt.admission_misses:g}), or it would probably miss its SLO."
-        )
+    if receipt.line is None and receipt.able and isfinite(receipt.admission_misses):
+        text += f". Not admitted: {_why_not_admitted(receipt)}."
     text += _why_not_least(explained)
     return Text(text, style="bold")
+
+
+def _why_not_admitted(receipt: Receipt) -> str:
+    in_time = [line for line in receipt.able if line.miss_fraction <= receipt.shed_fraction]
+    if in_time:
+        price = min(line.price for line in in_time)
+        return f"serving it does as much harm as {price:.2g} misses of its own (limit {receipt.admission_misses:g})"
+    least = min(line.miss_fraction for line in receipt.able)
+    why = "; its tenant is beyond its fair share" if receipt.shed_fraction < SHED_FRACTION else ""
+    return (
+        f"it misses its SLO with at least {least:.0%} probability everywhere (limit {receipt.shed_fraction:.0%}{why})"
+    )
 
 
 def _why_not_least(explained: Explained) -> str:
     """Return a sentence if another endpoint than the one of least harm was chosen, or an empty text."""
     receipt = explained.receipt
-    least = min((line for line in receipt.lines if line.ruled_out is None), key=lambda line: line.harm, default=None)
+    least = min(receipt.able, key=lambda line: line.harm, default=None)
     if receipt.line is None or least is None or not least.harm < receipt.line.harm:
         return ""
     reason = "all pickers give up the same endpoint in overload"

@@ -80,11 +80,13 @@ class Receipt:
     """Seconds for which the request was held at the gateway."""
     admission_misses: float = inf
     """Price above which the request was to be refused or held; infinity if it was to be served in any case."""
+    shed_fraction: float = 1.0
+    """Probability of a miss above which it was to be refused or held; lower for a tenant beyond its fair share."""
 
     @property
-    def price(self) -> float | None:
-        """Lowest price of any endpoint that could serve the request, or None if no endpoint could."""
-        return min((line.price for line in self.lines if line.ruled_out is None), default=None)
+    def able(self) -> list[ReceiptLine]:
+        """The lines of the endpoints that could serve the request."""
+        return [line for line in self.lines if line.ruled_out is None]
 
     @property
     def line(self) -> ReceiptLine | None:
@@ -104,6 +106,7 @@ def explain(sample: PickSample, parameters: Records) -> Receipt:
         lines=tuple(lines),
         waited_s=float(q["waited_s"]),
         admission_misses=float(parameters["admission_misses"][0]) if q["sheddable"] != SERVE else inf,
+        shed_fraction=float(parameters["shed_fraction"][0]) if q["sheddable"] != SERVE else 1.0,
     )
 
 

@@ -105,14 +105,24 @@ def test_metrics_and_top_show_the_price_of_each_class() -> None:
     assert f"{routed.classes[0].name} 2.5" in console.export_text()
 
 
-def test_a_receipt_says_why_a_request_was_not_admitted() -> None:
+@pytest.mark.parametrize(
+    ("shed_fraction", "reason"),
+    [
+        (1.0, "serving it does as much harm as"),
+        (0.5, "probability everywhere (limit 50%)"),
+        (0.3, "probability everywhere (limit 30%; its tenant is beyond its fair share)"),
+    ],
+)
+def test_a_receipt_says_why_a_request_was_not_admitted(shed_fraction: float, reason: str) -> None:
     _, picker, _ = overloaded("refuse")
     assert isinstance(picker.decide(body_fields(), b"", NO_HINTS), Rejection)
     arrays, state = picker._arrays, picker.state  # noqa: SLF001
+    state.parameters["shed_fraction"] = shed_fraction
     receipt = explain(PickSample.of(arrays.request, state.endpoints, arrays.hits, REJECTED), state.parameters)
-    assert receipt.price is not None
     addresses = state.fleet.addresses
     explained = Explained(number=1, addresses=addresses, order=(), receipt=receipt)
     console = Console(width=200, record=True)
     console.print(render_receipts(1, [], explained, [], 200))
-    assert "Not admitted: serving it does at least as much harm as" in console.export_text()
+    shown = console.export_text()
+    assert "Not admitted: " in shown
+    assert reason in shown

@@ -242,13 +242,28 @@ def test_the_longest_cached_prefix_counts_per_endpoint() -> None:
 
 
 def test_only_a_lasting_surplus_counts_as_leaked() -> None:
-    leaks = LeakedPicks(1)
+    leaks = LeakedPicks()
     in_flight = np.array([6, 3])
     for look in range(COMPARISONS - 1):
-        assert leaks.surplus(0, 1.0 + look, 6, in_flight, 0) == 0
-    assert leaks.surplus(0, 1.0 + COMPARISONS, 6, in_flight, 0) == math.ceil(3 * 6 / 9)
+        assert leaks.surplus(1.0 + look, 6, in_flight, 0) == 0
+    assert leaks.surplus(1.0 + COMPARISONS, 6, in_flight, 0) == math.ceil(3 * 6 / 9)
     for look in range(COMPARISONS):
-        assert leaks.surplus(0, 10.0 + look, 9 if look == 2 else 0, in_flight, 0) == 0
+        assert leaks.surplus(10.0 + look, 9 if look == 2 else 0, in_flight, 0) == 0
+
+
+@pytest.mark.parametrize(("open_requests", "dropped"), [(4, 0), (3, 1)])
+def test_a_request_that_its_client_still_has_open_is_not_dropped(open_requests: int, dropped: int) -> None:
+    """Found by an attack: requests that Envoy had tried elsewhere, or that waited for a wake, had no receipt."""
+    picker, tables = picker_of(fleet(2), clock := Clock())
+    for _ in range(4):
+        assert isinstance(picker.decide(body_fields("a"), b"", RequestHints()), EndpointChoice)
+    for _ in range(2 * COMPARISONS - 1):
+        clock.now_s += 1.0
+        report(tables, 0, clock, running=0)  # Envoy has none of them open at the endpoint
+        tables.clients["open"], tables.clients["counted_s"] = open_requests, clock.now_s
+        picker.state.tick()
+    assert picker.state.counters.dropped_flights == dropped
+    assert picker.state.endpoints["in_flight"].sum() == 4 - dropped
 
 
 def test_an_adapter_goes_to_its_endpoints_and_shares_no_prefix_with_its_model() -> None:

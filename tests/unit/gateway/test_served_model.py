@@ -67,6 +67,8 @@ def test_the_model_name_is_parsed_from_a_page() -> None:
         (404, "-", 1, False),  # a path the engine does not have
         (404, "URX", 4, True),  # nobody knew the model
         (200, "DC", 1, False),
+        (200, "UPE", 1, True),  # the endpoint broke the stream off
+        (200, "UC", 1, True),
     ],
 )
 def test_which_responses_count_as_failed(*, status: int, flags: str, tries: int, failed: bool) -> None:

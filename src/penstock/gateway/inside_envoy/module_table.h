@@ -133,14 +133,13 @@ typedef struct penstock_scraped {
   int64_t scrapes;
   int64_t failures;
   int64_t active;
-  double active_s;
   int64_t asleep;
   double ready_in_s;
   int64_t wakes;
   double wake_s;
   int64_t other_model;
 } penstock_scraped;
-PENSTOCK_SIZE(penstock_scraped, 192);
+PENSTOCK_SIZE(penstock_scraped, 184);
 
 typedef struct penstock_counts {
   int64_t picked;

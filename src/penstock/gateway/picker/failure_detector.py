@@ -29,11 +29,11 @@ _UPSTREAM: Final = frozenset({"UF", "UC", "UT", "UPE"})
 def has_failed(status: int, flags: str, tries: int) -> bool:
     """Return whether a request failed because of its endpoint.
 
-    A disconnected client (DC) is not a failure of the endpoint. A 404 after more than one try is a failure of the
-    endpoint. Envoy retries a 404 only if an endpoint does not know the model that the fleet file assigns to the
-    endpoint.
+    A disconnected client (DC) is not a failure of the endpoint. A response that the endpoint breaks off is one. So is a
+    404 after more than one try: Envoy retries a 404 only if an endpoint does not know the model that the fleet file
+    assigns to the endpoint.
     """
-    failed = status >= _SERVER_ERROR or status == 0 or (status == _NOT_FOUND and tries > 1)
+    failed = status >= _SERVER_ERROR or status == 0 or is_upstream(flags) or (status == _NOT_FOUND and tries > 1)
     return failed and not has_client_left(status, flags)
 
 
@@ -175,7 +175,7 @@ class FailureDetector:
         blamed = (
             [first] if last != first and first not in tries and not unknown else []
         )  # the first choice was silent until another endpoint answered
-        if 0 < status < _SERVER_ERROR:
+        if 0 < status < _SERVER_ERROR and not is_upstream(flags):
             if not (unknown and last == first):
                 self._suspects.reset(last)
                 self._answered_s[last], self._struck_s[last] = now_s, 0.0

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Final
 
@@ -17,7 +17,7 @@ from penstock.gateway.picker.outcome_receipts import ObservedAnswer, OutcomeBook
 from penstock.gateway.picker.pick_counters import PickCounters
 from penstock.gateway.picker.readiness import EndpointReadiness
 from penstock.gateway.state.routed_fleet import RoutedFleet
-from penstock.gateway.state.shared_tables import read_row
+from penstock.gateway.state.shared_tables import CLIENTS, read_row
 from penstock.routing.picker_calls import PickerTable
 from penstock.routing.records import REPORT, Records
 
@@ -53,6 +53,8 @@ class SharedTables:
     """Counters of each picker for each endpoint. The first index is the picker, the second the endpoint."""
     states: Records
     """State of each picker, such as its last heartbeat. The index is the picker."""
+    clients: Records = field(default_factory=lambda: np.zeros(1, CLIENTS))
+    """Requests of clients that Envoy has open."""
 
 
 class FleetState:
@@ -79,7 +81,7 @@ class FleetState:
         self.learned = LearnedLengths(fleet)
         self.readiness = EndpointReadiness(fleet)
         self._failures = FailureDetector(fleet, self.endpoints)
-        self._leaks = LeakedPicks(count)
+        self._leaks = LeakedPicks()
         self.outcomes: OutcomeBook | None = None
         # Requests in flight, and heaps of (time, ticket) for events that no log line reports.
         self.flights = InFlightRequests()
@@ -270,6 +272,7 @@ class FleetState:
                     self._applied_sequences[index] = row["sequence"]
                     self._apply_report(int(index), row, now_s)
             self._divide()
+        self._drop_leaks(now_s)
         if self._failures.try_again(now_s):
             self._divide()
         while self._predicted_ends and self._predicted_ends[0][0] <= now_s:
@@ -287,8 +290,6 @@ class FleetState:
         record["ready_in_s"] = row["ready_in_s"]
         if row["kv_tokens"] > 0:
             record["kv_tokens"] = row["kv_tokens"]
-        if row["active_s"] > 0:
-            self._drop_leaks(index, row, now_s)
         self.learned.apply_report(index, row, self._tables.counts["prompt_bytes"].sum(axis=0))
         if row["reported_s"] > record["reported_s"]:
             # Use the picker's current state as its state at the scrape, because the page is only milliseconds old.
@@ -298,19 +299,26 @@ class FleetState:
                 report[name] = row[name]
             self._slow_endpoints_changed |= bool(self.policy.reported(index, 0, now_s))
 
-    def _drop_leaks(self, index: int, row: np.void, now_s: float) -> None:
-        in_flight = self._tables.counts["in_flight"][:, index].copy()
-        in_flight[self._number] = self.counters.in_flight[index]
-        count = self._leaks.surplus(index, float(row["active_s"]), int(row["active"]), in_flight, self._number)
-        if count:
-            for ticket in oldest(self.flights.all(), index, now_s - OLD_S, count):
-                if (place := self.flights.remove(ticket)) is not None:
-                    self._failures.forget(ticket)
-                    if self.outcomes is not None:
-                        self.outcomes.drop(ticket)
-                    self.counters.in_flight[index] -= 1
-                    self.counters.dropped_flights += 1
-                    self.policy.lost(place, now_s)
+    def _drop_leaks(self, now_s: float) -> None:
+        counted_s = self._tables.clients["counted_s"].item(0)
+        if counted_s <= self._leaks.compared_s:
+            return
+        in_flight = self._tables.counts["in_flight"].copy()
+        in_flight[self._number] = self.counters.in_flight
+        open_requests = self._tables.clients["open"].item(0)
+        count = self._leaks.surplus(counted_s, open_requests, in_flight.sum(axis=1), self._number)
+        if not count:
+            return
+        more_than_envoy = in_flight.sum(axis=0) > self._tables.reports["active"]
+        leaking = more_than_envoy & (self.endpoints["ready_in_s"] == 0.0)
+        for ticket in oldest(self.flights.all(), leaking, now_s - OLD_S, count):
+            if (place := self.flights.remove(ticket)) is not None:
+                self._failures.forget(ticket)
+                if self.outcomes is not None:
+                    self.outcomes.drop(ticket)
+                self.counters.in_flight[self.flights.at(place).endpoint] -= 1
+                self.counters.dropped_flights += 1
+                self.policy.lost(place, now_s)
 
     def _apply_first_token(self, place: int, due_s: float) -> None:
         """Record a request's first token at its predicted time, corrected by the endpoint's observed TTFT ratio."""

@@ -22,7 +22,7 @@ from penstock.gateway.picker.picker import Picker
 from penstock.gateway.state.addresses import picker_socket
 from penstock.gateway.state.outcome_socket import OutcomeOutbox
 from penstock.gateway.state.routed_fleet import RoutedFleet
-from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT, shared_array
+from penstock.gateway.state.shared_tables import CLIENTS, COUNTS, PICKER_STATE, REPORT, shared_array
 from penstock.gateway.state.timeouts import SILENCE_S
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def tables_of(folder: Path, fleet: RoutedFleet, pickers: int) -> SharedTables:
         reports=shared_array(folder / f"reports-{generation}.table", REPORT, (count,)),
         counts=shared_array(folder / f"counts-{generation}.table", COUNTS, (pickers, count)),
         states=shared_array(folder / "pickers.table", PICKER_STATE, (pickers,)),
+        clients=shared_array(folder / "clients.table", CLIENTS, (1,)),
     )
 
 

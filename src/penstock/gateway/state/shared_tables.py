@@ -33,7 +33,6 @@ REPORT: Final = np.dtype(
         ("scrapes", "i8"),
         ("failures", "i8"),
         ("active", "i8"),  # open requests in Envoy; -1: unknown
-        ("active_s", "f8"),
         ("asleep", "i8"),  # these four only on shared devices: 1 if its model sleeps
         ("ready_in_s", "f8"),  # seconds until its model is awake; 0 if it is
         ("wakes", "i8"),
@@ -62,6 +61,9 @@ COUNTS: Final = np.dtype(
     align=True,
 )
 """Row type of one picker's counters for one endpoint."""
+
+CLIENTS: Final = np.dtype([("open", "i8"), ("counted_s", "f8")])
+"""Row type of the requests of clients that Envoy has open, and when they were counted."""
 
 _HEARD: Final = tuple(name for name in REPORT.names or () if name != "sequence")
 """Fields of a report that are copied to a reloaded fleet.

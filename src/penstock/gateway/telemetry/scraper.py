@@ -25,6 +25,7 @@ from penstock.gateway.state.addresses import addresses_of, split_address
 from penstock.gateway.state.outcome_socket import OutcomeInbox
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import (
+    CLIENTS,
     COUNTS,
     PICKER_STATE,
     REPORT,
@@ -80,6 +81,7 @@ class Scraper:
         self._endpoints: list[ScrapedEndpoint] = []
         self._envoy: dict[str, float] = {}
         self._states = shared_array(folder / "pickers.table", PICKER_STATE, (pickers,))
+        self._clients = shared_array(folder / "clients.table", CLIENTS, (1,))
         self._desired: DesiredReplicas | None = None
         self._bypass_detector = BypassDetector()
         self._inside = serves_module(folder)
@@ -202,7 +204,7 @@ class Scraper:
         exchange.reply(200, page, CONTENT_TYPE)
 
     async def _count_active(self, fleet: RoutedFleet, reports: Records) -> None:
-        """Periodically record how many requests Envoy has open at each endpoint.
+        """Periodically record how many requests Envoy has open, of all clients and at each endpoint.
 
         Pickers compare Envoy's numbers with their own counts of requests in flight.
         """
@@ -217,12 +219,13 @@ class Scraper:
             now_s, self._envoy = time.monotonic(), {ENVOY_COUNTERS[name]: value for name, value in counters.items()}
             if self._inside:  # Envoy answers, so its worker threads do
                 self._states["alive_s"] = now_s
+            self._clients["open"], self._clients["counted_s"] = self._envoy["penstock_active_requests"], now_s
             self._detect_bypass(now_s)
             for address, count in active.items():
                 if address in index_of:
                     index = index_of[address]
                     begin_write(reports, index)
-                    reports["active"][index], reports["active_s"][index] = count, now_s
+                    reports["active"][index] = count
                     end_write(reports, index)
 
     def _detect_bypass(self, now_s: float) -> None:

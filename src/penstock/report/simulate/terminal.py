@@ -249,7 +249,7 @@ def _verdict(scenario: Scenario) -> Text:
     for limit, count in oversized.items():
         if count:
             are = "requests are" if count > 1 else "request is"
-            text.append(f"{count:,} {are} too long for {limit}. ", style="red")
+            text.append(f"{count:,} {are} too long for {limit} and not served. ", style="red")
     return text.append(_capacity(scenario))
 
 
