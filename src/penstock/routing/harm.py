@@ -36,13 +36,13 @@ from penstock.routing.records import (
 
 Terms = tuple[int, float, float, float, float, float, float, float, float, float, int]
 
-_MOST = 0.95
-"""Share of the requests of a class that were admitted, below which the class counts as refused."""
+_UNFAIR = 2.0
+"""Price of a class from which on its requests count at an endpoint as if they were there by their share."""
 _ABSENT = 3.0
-"""Weight of the requests of a refused class that would be at an endpoint by their share, if others are kept more.
+"""Weight of these requests.
 
-Without it, a class with a limit for the whole answer that is refused has no requests that others could make to miss, so
-the others fill every endpoint beyond its limit, and it stays refused.
+Without them, a class that is refused has no requests that others could make to miss. The others then fill every
+endpoint beyond its limits, and it stays refused.
 """
 _CLEARLY = 1.0 + 1e-9
 """Factor by which a lower bound must exceed the least harm found so far; slightly above 1 to allow for rounding."""
@@ -186,18 +186,16 @@ def _harm_to_residents(e: Record, p: Record, slower_s: float, times: int, bounde
     others = e["others"] if p["pickers"] > 1.0 else 0.0
     for kind in range(CLASSES if e["decodes"] != 0 else 0):
         there = e["residents"][kind] + others * p["class_share"][kind]
-        counted = p["class_weight"][kind] * p["class_factor"][kind]
+        if p["class_price"][kind] > _UNFAIR:
+            absent = p["class_share"][kind] * e["in_flight"] * (1.0 - _UNFAIR / p["class_price"][kind])
+            there = max(there, _ABSENT * absent)
         if there > 0.0:
+            there *= p["class_weight"][kind] * p["class_factor"][kind]
             per_limit = 1.0 / p["class_tpot_s"][kind]
-            harm += counted * there * _rise(before_s * per_limit, after_s * per_limit, times, bounded)
-        if p["class_e2e_s"][kind] < math.inf:
-            if p["class_admitted"][kind] < _MOST * p["class_requests"][kind]:
-                unfair = 1.0 - 1.0 / p["class_price"][kind]
-                there = max(there, _ABSENT * unfair * p["class_share"][kind] * e["in_flight"])
-            if there > 0.0:
+            harm += there * _rise(before_s * per_limit, after_s * per_limit, times, bounded)
+            if p["class_e2e_s"][kind] < math.inf:
                 per_limit = _resident_tokens(e, p, kind) / p["class_e2e_s"][kind]
-                length_times = length_squarings(p, kind)
-                harm += counted * there * _rise(before_s * per_limit, after_s * per_limit, length_times, bounded)
+                harm += there * _rise(before_s * per_limit, after_s * per_limit, length_squarings(p, kind), bounded)
     return harm
 
 

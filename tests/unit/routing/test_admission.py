@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.routing.admission import hold_seconds, retry_after_s
 from penstock.routing.class_balance import count_arrival, count_outcome
 from penstock.routing.endpoint_updates import finished, first_token, record_departure, refresh, sent
-from penstock.routing.harm import is_admitted, pick, price_of, terms_of
+from penstock.routing.harm import harm_of, is_admitted, pick, price_of, terms_of
 from penstock.routing.latency import share_of_chance, times_of
 from penstock.routing.records import (
     ANOTHERS,
@@ -119,6 +119,21 @@ def test_a_refused_client_is_told_to_return_within_a_minute_and_later_if_more_ar
         p["class_requests"][0, 0] = admitted + more
         told.append(retry_after_s(q, e, hits, p))
     assert 1.0 <= told[0] <= told[1] <= 60.0
+
+
+@pytest.mark.parametrize("limit", ["class_tpot_s", "class_e2e_s"])
+def test_a_class_that_is_kept_much_less_counts_where_it_has_no_request(limit: str) -> None:
+    """Found by an attack: summaries filled two endpoints beyond the limit of chats, and chats stayed refused."""
+
+    def harm(price: float) -> float:
+        p, q, hits = parameters(), asking(6000), np.zeros(1, np.int64)
+        q["tpot_s"] = p["class_tpot_s"] = 0.2
+        p[limit][0, 1] = 0.06 if limit == "class_tpot_s" else 12.0
+        p["class_share"][0, :2], p["class_price"][0, 1], p["class_output_tokens"] = 0.5, price, 200.0
+        e = busy(30, p)
+        return harm_of(q[0], e[0], 0, p[0], terms_of(q[0], p[0], e, hits), inf)
+
+    assert harm(1.0) == harm(2.0) < harm(2.5) < harm(4.0)
 
 
 def test_the_price_of_a_class_rises_while_it_fares_worse_and_returns_to_one() -> None:
