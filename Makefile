@@ -9,13 +9,15 @@ WORKERS ?= 2
 RAW ?= ../shared/data
 TIMED := $(wildcard tests/integration/test_gateway*.py) tests/integration/test_fp8_scan_rate.py
 CORE := tests/unit tests/property tests/golden tests/reference
+CONTRACT := tests/contract
 SKIPPED ?=
+ACCEPT ?=
 PLANS := tests/unit/planning/test_examples.py
 WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
 # The workers fill the cores; further threads of linear algebra only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: exports help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test packages pythons docs docs-check claims accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway fuzz-module soak bench-fleet live-overload bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site notebooks shared-devices flip plan-times
+.PHONY: exports help check format lint types imports machine-code test core plans thorough wheel wheel-venv wheel-test contract packages pythons docs docs-check claims accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway fuzz-module soak bench-fleet live-overload bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site notebooks shared-devices flip plan-times
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -49,7 +51,7 @@ machine-code: $(VENV)/.installed ## build the libraries of the wheel, unless tho
 	$(BIN)/python tools/build_machine_code.py --portable
 
 test: machine-code ## unit, property, golden and integration tests
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(TIMED:%=--ignore %) $(SKIPPED)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore $(CONTRACT) $(TIMED:%=--ignore %) $(SKIPPED)
 	# Alone: they measure time, which other tests would stretch. What failed is repeated once: other work on the machine stretches it too.
 	$(BIN)/pytest -n 0 $(TIMED) || $(BIN)/pytest -n 0 --last-failed --last-failed-no-failures none $(TIMED)
 
@@ -84,6 +86,9 @@ pythons: wheel ## install the wheel in an empty environment for every Python fou
 wheel-test: ## run the command-line tests against the wheel that `make wheel-venv` installed
 	cd build && PENSTOCK_COMMAND=$(abspath $(WHEEL_VENV))/bin/penstock $(abspath $(BIN))/pytest -m wheel -n $(WORKERS) --rootdir .. $(WHEEL_TESTS:%=../%)
 	$(BIN)/python tools/walk_tutorials.py --bin $(WHEEL_VENV)/bin --cheap --check
+
+contract: wheel-venv ## ask the installed wheel what tests/contract has recorded, and compare every number (ACCEPT=--accept records anew)
+	PENSTOCK_COMMAND=$(abspath $(WHEEL_VENV))/bin/penstock $(BIN)/pytest -n $(WORKERS) $(CONTRACT) $(ACCEPT)
 
 docs: $(VENV)/.installed ## regenerate docs/help.md and the pictures from the real command
 	$(BIN)/python tools/build_docs.py

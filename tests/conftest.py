@@ -20,6 +20,9 @@ settings.load_profile("laws")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files from what is printed now")
+    parser.addoption(
+        "--accept", action="store_true", help="rewrite the recorded answers of tests/contract, and print what changed"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

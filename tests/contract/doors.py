@@ -1,0 +1,131 @@
+"""Asks the installed `penstock` command: many calls in one process of its Python, or each as a process of its own."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from contract.driver import MAX_CALL_S
+
+FOLDER: Final = Path(__file__).parent
+REPOSITORY: Final = FOLDER.parents[1]
+INPUTS: Final = (FOLDER / "files", REPOSITORY / "examples" / "fleets", REPOSITORY / "examples" / "traces")
+"""Every file of these folders is in the folder of every call, under its name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a call wrote, and how it exited. Paths of its folder are written as `<folder>`."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    folder: Path
+
+    @property
+    def json(self) -> Any:  # noqa: ANN401 - any document
+        """The JSON document on standard output."""
+        assert self.stdout, f"exit code {self.exit_code}, nothing on standard output: {self.stderr}"
+        return json.loads(self.stdout)
+
+
+def command_path() -> Path:
+    """Return the command of the installed wheel when PENSTOCK_COMMAND names it, else of this checkout."""
+    own = shutil.which("penstock", path=str(Path(sys.executable).parent)) or "penstock"
+    return Path(os.environ.get("PENSTOCK_COMMAND") or own)
+
+
+def environment(home: Path) -> Mapping[str, str]:
+    """Return the environment of every call: a known terminal, no caches of the user, one thread of linear algebra."""
+    source = {} if os.environ.get("PENSTOCK_COMMAND") else {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    return {
+        "PATH": f"{command_path().parent}:{os.environ['PATH']}",
+        "HOME": str(home),
+        "XDG_CACHE_HOME": str(home / "cache"),
+        "XDG_DATA_HOME": str(home / "data"),
+        "PENSTOCK_TRIAL_CACHE": "off",
+        "COLUMNS": "132",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+        "TZ": "UTC",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        **source,
+    }
+
+
+def fill(folder: Path) -> Path:
+    """Put the input files into the folder of a call."""
+    for source in INPUTS:
+        for path in sorted(source.iterdir()):
+            target = folder / path.name
+            if not target.exists():
+                shutil.copytree(path, target) if path.is_dir() else shutil.copy(path, target)
+    return folder
+
+
+def _answer(found: Mapping[str, Any], folder: Path) -> Answer:
+    texts = {name: str(found[name]).replace(str(folder), "<folder>") for name in ("stdout", "stderr")}
+    return Answer(exit_code=int(found["exit_code"]), folder=folder, **texts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driver:
+    """A process of the command's Python that answers calls one after another."""
+
+    process: subprocess.Popen[str]
+
+    def __call__(self, words: str | Sequence[str], folder: Path, given: str = "") -> Answer:
+        """Answer one call in this folder, with `given` on standard input."""
+        call = {
+            "words": words.split() if isinstance(words, str) else list(words),
+            "folder": str(folder),
+            "input": given,
+        }
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps(call) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, f"the driver ended during {call['words']}"
+        return _answer(json.loads(line), folder)
+
+
+@contextmanager
+def running_driver(home: Path) -> Iterator[Driver]:
+    """Run a driver until the block ends."""
+    process = subprocess.Popen(
+        [str(command_path().with_name("python")), str(FOLDER / "driver.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=home,
+        env=dict(environment(home)),
+    )
+    try:
+        yield Driver(process=process)
+    finally:
+        process.communicate(timeout=MAX_CALL_S)
+
+
+def run_process(words: str | Sequence[str], folder: Path, home: Path, given: str = "") -> Answer:
+    """Run the command as a process of its own, as a shell does."""
+    done = subprocess.run(
+        [str(command_path()), *(words.split() if isinstance(words, str) else words)],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=MAX_CALL_S,
+        check=False,
+        cwd=folder,
+        env=dict(environment(home)),
+    )
+    return _answer({"exit_code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}, folder)
