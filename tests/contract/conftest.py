@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from contract.doors import Answer, Driver, fill, run_process, running_driver
+from contract.doors import Answer, Driver, fill, run_process, running_driver, write_all_inputs
 from contract.recording import Recorder, Tally
 
 Ask = Callable[..., Answer]
 _COUNTS = ("answers", "values", "numbers")
+_SLOW_S = 3.0
 
 
 @pytest.fixture(scope="session")
@@ -23,24 +24,35 @@ def driver(home: Path) -> Iterator[Driver]:
         yield made
 
 
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_all_inputs(tmp_path_factory.mktemp("inputs"))
+
+
 @pytest.fixture
-def ask(driver: Driver, tmp_path: Path) -> Ask:
-    """Answer calls in a folder with all input files; calls of one test share it."""
-    fill(tmp_path)
+def folder(tmp_path: Path, inputs: Path) -> Path:
+    """A folder with all input files, where the calls of a test run."""
+    return fill(tmp_path, inputs)
+
+
+@pytest.fixture
+def ask(driver: Driver, folder: Path, record_property: Callable[[str, object], None]) -> Ask:
+    """Answer calls; those of one test share a folder."""
 
     def asked(words: str | Sequence[str], given: str = "") -> Answer:
-        return driver(words, tmp_path, given)
+        answer = driver(words, folder, given)
+        record_property("processor_s", answer.processor_s)
+        return answer
 
     return asked
 
 
 @pytest.fixture
-def run(home: Path, tmp_path: Path) -> Ask:
+def run(home: Path, folder: Path) -> Ask:
     """Answer calls as processes of their own."""
-    fill(tmp_path)
 
     def ran(words: str | Sequence[str], given: str = "") -> Answer:
-        return run_process(words, tmp_path, home, given)
+        return run_process(words, folder, home, given)
 
     return ran
 
@@ -63,10 +75,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     ]
     properties = [entry for report in reports if report.when == "teardown" for entry in report.user_properties]
     counts = {name: sum(int(value) for key, value in properties if key == name) for name in _COUNTS}
+    seconds = [
+        (float(value), report.nodeid)
+        for report in reports
+        if report.when == "teardown"
+        for key, value in report.user_properties
+        if key == "processor_s"
+    ]
+    for used_s, test in sorted(seconds, reverse=True):
+        if used_s > _SLOW_S:
+            terminalreporter.write_line(f"{used_s:.1f} processor seconds in a call of {test}")
     for key, text in properties:
         if key == "accepted":
             terminalreporter.write_line(f"accepted {text}")
     if counts["answers"]:
         terminalreporter.write_line(
             f"contract: {counts['answers']:,} answers with {counts['numbers']:,} numbers of {counts['values']:,} values"
+            f" in {len(seconds)} calls of {sum(used_s for used_s, _ in seconds):.0f} processor seconds"
         )

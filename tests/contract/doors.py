@@ -8,14 +8,21 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from contract.driver import MAX_CALL_S
+from contract.inputs import write_inputs
 
 FOLDER: Final = Path(__file__).parent
 REPOSITORY: Final = FOLDER.parents[1]
-INPUTS: Final = (FOLDER / "files", REPOSITORY / "examples" / "fleets", REPOSITORY / "examples" / "traces")
+INPUTS: Final = (
+    FOLDER / "files",
+    REPOSITORY / "examples" / "fleets",
+    REPOSITORY / "examples" / "traces",
+    REPOSITORY / "tests" / "data" / "hosts",
+)
 """Every file of these folders is in the folder of every call, under its name."""
 
 
@@ -27,6 +34,8 @@ class Answer:
     stdout: str
     stderr: str
     folder: Path
+    processor_s: float
+    """Of the call alone, without the start of a process."""
 
     @property
     def json(self) -> Any:  # noqa: ANN401 - any document
@@ -62,19 +71,24 @@ def environment(home: Path) -> Mapping[str, str]:
     }
 
 
-def fill(folder: Path) -> Path:
-    """Put the input files into the folder of a call."""
+def write_all_inputs(folder: Path) -> Path:
+    """Write the input files of all calls into a folder."""
     for source in INPUTS:
-        for path in sorted(source.iterdir()):
-            target = folder / path.name
-            if not target.exists():
-                shutil.copytree(path, target) if path.is_dir() else shutil.copy(path, target)
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+    write_inputs(folder)
+    return folder
+
+
+def fill(folder: Path, inputs: Path) -> Path:
+    """Put the input files into the folder of a call."""
+    shutil.copytree(inputs, folder, dirs_exist_ok=True, copy_function=os.link)
     return folder
 
 
 def _answer(found: Mapping[str, Any], folder: Path) -> Answer:
     texts = {name: str(found[name]).replace(str(folder), "<folder>") for name in ("stdout", "stderr")}
-    return Answer(exit_code=int(found["exit_code"]), folder=folder, **texts)
+    seconds = float(found.get("processor_s", 0.0))
+    return Answer(exit_code=int(found["exit_code"]), folder=folder, processor_s=seconds, **texts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,3 +143,10 @@ def run_process(words: str | Sequence[str], folder: Path, home: Path, given: str
         env=dict(environment(home)),
     )
     return _answer({"exit_code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}, folder)
+
+
+@cache
+def has_module(name: str) -> bool:
+    """Return whether the Python of the command has a module, such as that of an extra."""
+    asked = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({name!r}) is None)"
+    return subprocess.run([str(command_path().with_name("python")), "-c", asked], check=False).returncode == 0

@@ -1,6 +1,7 @@
 """Compares an answer with the recorded one: every number, truth value, null, key and identifier.
 
-Sentences are not compared, only that there is one: a text of four words or more, which is kept as `SENTENCE`.
+Sentences are not compared, only that there is one: a text with four words or more of letters alone, which is kept as
+`SENTENCE`. `mi300x tp1 bf16 8` is an identifier.
 """
 
 import json
@@ -13,9 +14,12 @@ from typing import Any, Final, TypeGuard
 
 RECORDED: Final = Path(__file__).parent / "recorded"
 SENTENCE: Final = "<sentence>"
+_COMMAND: Final = re.compile(r" \\\n")
+"""A command over several lines is compared: it is what users paste."""
 MASK: Final = "<varies>"
 ABSENT: Final = "absent"
 SENTENCE_WORDS: Final = 4
+_WORD: Final = re.compile(r"(?<!\S)[(\"'`]?[A-Za-z]+[-'A-Za-z]*[.,;:)\"'`]*(?!\S)")
 TOLERANCE: Final = 2e-11
 """Relative. A change of the tenth significant digit is larger, the last bits of another processor are smaller."""
 MAX_SHOWN: Final = 20
@@ -61,7 +65,7 @@ def _kept(value: object, path: str, masks: Sequence[re.Pattern[str]]) -> object:
         return [_kept(entry, f"{path}[{place}]", masks) for place, entry in enumerate(value)]
     if any(mask.fullmatch(path) for mask in masks):
         return MASK
-    if isinstance(value, str) and len(value.split()) >= SENTENCE_WORDS:
+    if isinstance(value, str) and len(_WORD.findall(value)) >= SENTENCE_WORDS and not _COMMAND.search(value):
         return SENTENCE
     return value
 

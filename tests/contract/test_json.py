@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from contract.conftest import Ask
-from contract.doors import FOLDER
+from contract.doors import FOLDER, REPOSITORY
 from contract.recording import RECORDED, Recorder
 
 QUESTIONS: Final[Mapping[str, Mapping[str, str]]] = yaml.safe_load((FOLDER / "questions" / "json.yaml").read_text())
@@ -24,6 +24,13 @@ def test_json_answer(name: str, ask: Ask, recorded: Recorder) -> None:
     if document not in WITHOUT_SCHEMA:
         assert answer.json["schema"].partition("/")[0] == f"penstock.{document}"
     recorded("json", name, {"exit_code": answer.exit_code, "answer": answer.json})
+
+
+def test_every_document_is_asked() -> None:
+    schemas = {
+        path.stem.removeprefix("penstock.").rpartition("-")[0] for path in (REPOSITORY / "docs/schemas").iterdir()
+    }
+    assert schemas <= set(QUESTIONS)
 
 
 def test_no_answer_without_question() -> None:
