@@ -70,15 +70,13 @@ def recorded(request: pytest.FixtureRequest, record_property: Callable[[str, obj
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what was compared and, with `--accept`, every difference: workers cannot print."""
-    reports = [
-        report for found in terminalreporter.stats.values() for report in found if hasattr(report, "user_properties")
-    ]
-    properties = [entry for report in reports if report.when == "teardown" for entry in report.user_properties]
-    counts = {name: sum(int(value) for key, value in properties if key == name) for name in _COUNTS}
+    found = (report for reports in terminalreporter.stats.values() for report in reports)
+    ended = [report for report in found if isinstance(report, pytest.TestReport) and report.when == "teardown"]
+    properties = [entry for report in ended for entry in report.user_properties]
+    counts = {name: sum(int(str(value)) for key, value in properties if key == name) for name in _COUNTS}
     seconds = [
-        (float(value), report.nodeid)
-        for report in reports
-        if report.when == "teardown"
+        (float(str(value)), report.nodeid)
+        for report in ended
         for key, value in report.user_properties
         if key == "processor_s"
     ]

@@ -34,7 +34,7 @@ def simulated(ask: Ask, words: str) -> Any:  # noqa: ANN401 - JSON
 def planned(ask: Ask, folder: Path, **changes: object) -> Any:  # noqa: ANN401 - JSON
     """The answer to the rented plan with some keys of its workload changed."""
     plan = yaml.safe_load((folder / "rent.yaml").read_text())
-    plan["draws"] = 50
+    plan["draws"] = 100
     plan["workloads"][0] = {key: value for key, value in plan["workloads"][0].items() if key != "users"} | changes
     (folder / "changed.yaml").write_text(yaml.safe_dump(plan))
     return ask("plan changed.yaml --json").json["answer"]["winner"]
