@@ -28,6 +28,29 @@ class FakeEngine:
     """Requests by path."""
     running: int = 0
     heads: list[str] = field(default_factory=list)
+    more_headers: str = ""
+    """Further lines in the head of each completion."""
+    in_pieces: bool = False
+    """Whether a stream comes in chunks of an event each. Otherwise it is one piece, of which no pace is learned."""
+    _free: asyncio.Event = field(default_factory=asyncio.Event)
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    async def listen(self) -> asyncio.Server:
+        self._loop = asyncio.get_running_loop()
+        self._free.set()
+        server = await asyncio.start_server(self.serve, "127.0.0.1", 0, limit=2**20)
+        self.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        return server
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Answer nothing meanwhile, and of a stream in pieces only the first event."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._free.clear)
+        try:
+            yield
+        finally:
+            self._loop.call_soon_threadsafe(self._free.set)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection."""
@@ -51,15 +74,23 @@ class FakeEngine:
         self.running += 1
         try:
             await asyncio.sleep(self.delay_s)
+            said = json.loads(body) if body.startswith(b"{") else {}
+            fails, streams = self.status != 200 or POISON in body, bool(said.get("stream"))
+            if streams and self.in_pieces and not fails and not writer.transport.is_closing():
+                writer.write(_stream_head(self.more_headers) + _chunk(_event(str(len(body)))))
+            await self._free.wait()
             if writer.transport.is_closing():
                 return
-            said = json.loads(body) if body.startswith(b"{") else {}
-            if self.status != 200 or POISON in body:
-                writer.write(_reply(max(500, self.status), b'{"error": {"message": "this engine fails"}}'))
-            elif said.get("stream"):
-                writer.write(_stream(len(body)))
+            if fails:
+                status = self.status if self.status != 200 else 500
+                writer.write(_reply(status, b'{"error": {"message": "this engine fails"}}'))
+            elif streams and not self.in_pieces:
+                text = _event(str(len(body))) + b"data: [DONE]\n\n"
+                writer.write(_reply(200, text, "text/event-stream", self.more_headers))
+            elif streams:
+                writer.write(_chunk(_event("")) + _chunk(b"data: [DONE]\n\n") + _chunk(b""))
             else:
-                writer.write(_reply(200, json.dumps(_completion(len(body))).encode()))
+                writer.write(_reply(200, json.dumps(_completion(len(body))).encode(), more=self.more_headers))
         finally:
             self.running -= 1
 
@@ -79,14 +110,23 @@ def _completion(size: int) -> dict[str, object]:
     return {"id": "x", "object": "chat.completion", "created": 0, "model": MODEL, "choices": [choice]}
 
 
-def _stream(size: int) -> bytes:
-    choice = {"index": 0, "delta": {"role": "assistant", "content": str(size)}, "finish_reason": None}
+def _event(text: str) -> bytes:
+    choice = {"index": 0, "delta": {"role": "assistant", "content": text}, "finish_reason": None}
     event = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": MODEL, "choices": [choice]}
-    return _reply(200, f"data: {json.dumps(event)}\n\ndata: [DONE]\n\n".encode(), "text/event-stream")
+    return f"data: {json.dumps(event)}\n\n".encode()
 
 
-def _reply(status: int, body: bytes, kind: str = "application/json") -> bytes:
-    return f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+def _stream_head(more: str) -> bytes:
+    return f"HTTP/1.1 200 X\r\ncontent-type: text/event-stream\r\n{more}transfer-encoding: chunked\r\n\r\n".encode()
+
+
+def _chunk(piece: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(piece), piece)
+
+
+def _reply(status: int, body: bytes, kind: str = "application/json", more: str = "") -> bytes:
+    head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\n{more}content-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
 
 
 async def _body(reader: asyncio.StreamReader, head: str) -> bytes:
@@ -110,8 +150,7 @@ def fake_engines(count: int, models: Sequence[str] = (MODEL,)) -> Iterator[list[
     async def serve() -> None:
         servers, stopped = [], asyncio.Event()
         for engine in engines:
-            servers.append(await asyncio.start_server(engine.serve, "127.0.0.1", 0, limit=2**20))
-            engine.address = f"127.0.0.1:{servers[-1].sockets[0].getsockname()[1]}"
+            servers.append(await engine.listen())
         ends.append((asyncio.get_running_loop(), stopped))
         ready.set()
         await stopped.wait()
