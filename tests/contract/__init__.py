@@ -1,1 +1,1 @@
-"""Tests through the public doors of the installed wheel. Nothing in this folder imports Penstock."""
+"""Tests through the public doors of the installed wheel. Only `policy_doors.py` imports Penstock."""

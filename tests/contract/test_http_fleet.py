@@ -80,6 +80,14 @@ def test_without_keys_tenants_are_what_clients_say(gateway: Gateway) -> None:
     assert headers.items() <= arrived(gateway.engines)[1].items()
 
 
+@pytest.mark.parametrize("name", ["x-penstock-model", "x-penstock-ticket", "x-gateway-destination-endpoint"])
+def test_without_keys_reserved_headers_are_removed(gateway: Gateway, name: str) -> None:
+    """A fleet of one model: the gateway writes no model of its own."""
+    for body in (chat(), None):
+        assert send(gateway.address, body, [(name, "7654321")]).status == 200
+        assert "7654321" not in arrived(gateway.engines)[0]
+
+
 @pytest.mark.parametrize("by", [send, send_h2], ids=["HTTP/1.1", "HTTP/2"])
 def test_overload_is_429_with_retry_after(gateway: Gateway, by: Callable[..., Answer]) -> None:
     """No endpoint is idle, and none keeps the SLO. Before any test in which engines fail: those are left out later."""

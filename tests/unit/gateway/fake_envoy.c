@@ -13,6 +13,7 @@ typedef struct fake {
   size_t length, answer_length;
   int let_go, goes_on;
   int answer_status, status; /* of the endpoint, and of the module's own answer */
+  int64_t retry_s; /* of the module's own answer; 0 without Retry-After */
   char destination[256], attempts[8], upstream[64];
 } fake;
 
@@ -77,8 +78,10 @@ bool ENVOY(http_set_header)(envoy_filter f, int of, envoy_bytes key, envoy_bytes
 }
 void ENVOY(http_send_response)(envoy_filter f, uint32_t status, envoy_header *headers, size_t count, envoy_bytes body,
                                envoy_bytes details) {
-  (void)headers, (void)count, (void)body, (void)details;
+  (void)body, (void)details;
   ((fake *)f)->status = (int)status;
+  for (size_t i = 0; i < count; i++)
+    if (!strcmp(headers[i].key, "retry-after")) ((fake *)f)->retry_s = strtoll(headers[i].value, NULL, 10);
 }
 void ENVOY(http_clear_route_cache)(envoy_filter f) { (void)f; }
 bool ENVOY(http_filter_get_attribute_int)(envoy_filter f, int attribute, uint64_t *value) {
@@ -145,6 +148,11 @@ handle *fake_request(const char *body, size_t length, size_t cut, const char *te
   return h;
 }
 
+int64_t fake_retry_after(const handle *h) { return h->envoy.retry_s; }
+
+/* Ties between equal endpoints follow the numbers of requests, which begin at the time otherwise. */
+void fake_number(int64_t number) { module.worker[0]->request.number = number; }
+
 /* Lets a held request be decided again. Returns how often it was held and let go, and went on then, in two digits. */
 int fake_turn(handle *h, int turn, char *destination, int *status) {
   ON_FILTER(scheduled)(&h->envoy, h->filter, (uint64_t)turn);
@@ -156,6 +164,12 @@ int fake_turn(handle *h, int turn, char *destination, int *status) {
 void fake_answer(handle *h, int status, const char *piece, size_t length, bool end) {
   h->envoy.answer_status = status, h->envoy.answer = piece, h->envoy.answer_length = length;
   ON_FILTER(response_headers)(&h->envoy, h->filter, false);
+  ON_FILTER(response_body)(&h->envoy, h->filter, end);
+}
+
+/* A further piece of an answer that has begun. */
+void fake_piece(handle *h, const char *piece, size_t length, bool end) {
+  h->envoy.answer = piece, h->envoy.answer_length = length;
   ON_FILTER(response_body)(&h->envoy, h->filter, end);
 }
 
