@@ -172,10 +172,10 @@ def test_mutated_headers_end_in_tensors_or_a_named_error() -> None:
     ],
 )
 def test_malformed_and_huge_configs_are_refused_quickly(data: bytes) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(ConfigError):
         read_config(data, "hostile")
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_an_endless_config_is_refused_before_it_is_parsed() -> None:
@@ -197,16 +197,16 @@ def test_an_ignore_list_as_long_as_a_real_one_stays_cheap() -> None:
     config = dict(find_model("glm-5-fp8").config)
     section = dict(config["quantization_config"])
     section["modules_to_not_convert"] = [f"model.layers.{n}.x" for n in range(20_000)]
-    began = time.perf_counter()
+    began = time.process_time()
     read_config(json.dumps({**config, "quantization_config": section}).encode(), "long")
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_the_widest_layer_count_is_read_in_bounded_time() -> None:
     config = dict(find_model("llama-3.1-8b").config)
-    began = time.perf_counter()
+    began = time.process_time()
     read_config(json.dumps({**config, "num_hidden_layers": 1024}).encode(), "deep")
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_data_files_are_where_the_fuzzer_takes_its_seeds() -> None:

@@ -5,7 +5,7 @@ import os
 import stat
 from io import StringIO
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -126,9 +126,9 @@ def test_hostile_readings_give_short_plain_facts_or_none(readings: dict[str, str
 @pytest.mark.parametrize("piece", [" ", "\n", "Agent 1\n", "GPU 0: ", "FW_ID: CP_MEC1 ", "a==1 ", "\\"])
 def test_huge_readings_take_no_time(piece: str) -> None:
     huge = piece * (MAX_CHARACTERS // len(piece))
-    started = perf_counter()
+    started = process_time()
     parse_host(dict.fromkeys(READINGS, huge))
-    assert perf_counter() - started < 20
+    assert process_time() - started < 20
 
 
 @pytest.mark.parametrize(
