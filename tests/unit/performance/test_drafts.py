@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import replace
 from math import isclose
-from statistics import median
 
 import numpy as np
 import pytest
@@ -17,24 +16,16 @@ from penstock.catalog import load_accelerator, load_measurements
 from penstock.errors import DeploymentError
 from penstock.fleet import Deployment, Parallelism, engine_defaults
 from penstock.performance.calibration.benchmark_harness import drafted_tokens
-from penstock.performance.calibration.draft_acceptance import fit_drafts, from_document, to_document
-from penstock.performance.calibration.drafted_evidence import groups_of
-from penstock.performance.power.power_model import Utilisation, kernels_of
 from penstock.performance.prediction.choose_engine import predict_on
 from penstock.performance.prediction.multi_token_prediction import multi_token_prediction, usual_drafted
 from penstock.performance.prediction.predict_deployment import Prediction
 from penstock.performance.shipped.shipped_drafts import (
-    Known,
-    held_out_drafts,
     published_acceptance,
     shipped_drafted_rows,
     shipped_drafts,
-    shipped_solution,
 )
-from penstock.performance.shipped.shipped_energy import shipped_power
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies
 from penstock.performance.similarity.cases import shape_of
-from penstock.performance.similarity.draft_evidence import UnseenDraft
 from penstock.performance.step.drafting_step import drafting_cost, drafting_step, expected_tokens
 from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.step_work import COMPONENTS, PHYSICAL, ReplicaWork
@@ -183,15 +174,6 @@ def test_a_model_measured_with_a_separate_drafter_needs_no_acceptance_by_hand() 
     assert 0.9 * 2.78 <= drafts.accepted_tokens <= 2.97
 
 
-def test_shipped_acceptances_are_what_the_shipped_pairs_give() -> None:
-    """Near them: they also stand on the slowdowns, which are fitted apart."""
-    shipped, again = shipped_drafts(), fit_drafts(shipped_drafted_rows(), published_acceptance())
-    assert from_document(to_document(shipped)) == shipped
-    assert shipped.pairs == again.pairs
-    for key in again.powers:
-        assert isclose(shipped.accepted_tokens(key, 3), again.accepted_tokens(key, 3), rel_tol=0.05)
-
-
 def test_rows_of_a_broken_drafter_teach_no_acceptance() -> None:
     broken = {row.id for row in load_measurements() if "drafter_broken" in row.flags}
     assert len(broken) == 54
@@ -205,20 +187,6 @@ def test_acceptances_agree_with_what_was_counted_directly() -> None:
     """
     tokens = shipped_drafts().accepted_tokens(shape_of(model_of("deepseek-v4-pro")), 3)
     assert 2.16 <= tokens <= 2.97
-
-
-@pytest.mark.parametrize(("known", "error"), [("other loads", 0.05), ("without drafts", 0.11), ("nothing", 0.15)])
-def test_time_per_token_of_drafting_runs_held_out(known: Known, error: float) -> None:
-    """Of the setup, known are: other loads with drafts; runs without drafts only; nothing."""
-    held = held_out_drafts(known)
-    assert len(held) >= (1_200 if known == "nothing" else 1_500)
-    assert median(abs(entry.error) for entry in held) <= error
-
-
-def test_drafting_runs_of_the_cookbook_with_their_setup_held_out() -> None:
-    held = [entry for entry in held_out_drafts("nothing") if entry.row.measurement.source == "sglang-cookbook"]
-    assert len(held) >= 50
-    assert median(abs(entry.error) for entry in held) <= 0.2
 
 
 def test_a_measured_cell_with_drafts_is_the_answer() -> None:
@@ -267,38 +235,6 @@ def test_a_stated_acceptance_is_not_corrected_by_measured_ones() -> None:
     ]
     times = [answer.predictions[0].tpot_s.value for answer in stated if isinstance(answer, PredictAnswer)]
     assert isclose(times[0] / times[1], 1.5, rel_tol=0.1)
-
-
-@pytest.mark.parametrize("vendor", ["amd", "nvidia"])
-def test_joules_of_drafting_runs_follow_from_a_draw_fitted_without_them(vendor: str) -> None:
-    """At their own speed, with the work of a drafting step."""
-    errors = []
-    for row in shipped_drafted_rows():
-        seen, accelerator = row.measurement, load_accelerator(row.measurement.accelerator)
-        if accelerator.vendor != vendor or not seen.joules_per_output_token or not seen.output_tokens_per_s:
-            continue
-        accepted = shipped_drafts().accepted_tokens(row.key, row.drafted)
-        seconds = (seen.concurrency or 1.0) / seen.output_tokens_per_s
-        draw, factor, _ = shipped_power().of(
-            accelerator, kernels_of(accelerator.id, seen.engine, row.shape, seen.weights)
-        )
-        busy = Utilisation.of(row.roofline(accepted)[None, :], np.array([seconds]))
-        watts = float(draw.shares(busy, factor)[0]) * (accelerator.tdp_watts or 0.0)
-        joules = watts * seen.devices / seen.output_tokens_per_s
-        errors.append(abs(joules / seen.joules_per_output_token - 1))
-    assert len(errors) >= 300
-    assert median(errors) <= 0.10
-
-
-@pytest.mark.parametrize("unseen", ["load", "setup"])
-def test_each_gain_lies_in_its_interval_as_often_as_it_says(unseen: UnseenDraft) -> None:
-    evidence, solved = shipped_efficiencies().drafted, shipped_solution()
-    assert evidence is not None
-    shifts, spreads = solved.without(groups_of(solved.measured.cases, unseen))
-    low, high = evidence.intervals[unseen]
-    inside = np.abs((solved.deviations - shifts) / spreads - (low + high) / 2) <= (high - low) / 2
-    assert 0.75 <= np.mean(inside) <= 0.85
-    assert low < 0 < high
 
 
 def test_first_tokens_of_measured_drafting_loads_are_one_statistic_and_grow_with_users() -> None:
