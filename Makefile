@@ -8,26 +8,45 @@ WHEEL_VENV := build/wheel-venv
 GATEWAY_VENV := build/gateway-venv
 WORKERS ?= 2
 RAW ?= ../shared/data
-TIMED := $(wildcard tests/integration/test_gateway*.py) tests/integration/test_fp8_scan_rate.py
+# These mostly wait for servers; those with the mark `timed` also assert how long something took.
+WAITING := $(wildcard tests/integration/test_gateway*.py) tests/integration/test_reported_latency.py \
+  tests/integration/test_picker_protocol.py tests/integration/test_measured_loop.py tests/integration/test_fp8_scan_rate.py \
+  tests/unit/bench/test_bench.py tests/unit/emulator/test_endpoints.py tests/unit/emulator/test_sleep_mode.py \
+  tests/unit/own_runs/test_observed_runs.py
 CORE := tests/unit tests/property tests/golden tests/reference
 CONTRACT := tests/contract
 CONTRACT_HTTP := $(wildcard tests/contract/test_http*.py)
 SKIPPED ?=
+CHANGED ?=
+BY_FILE := --dist loadscope --no-loadscope-reorder
+REPEATED := build/repeated.txt
 ACCEPT ?=
 PLANS := tests/unit/planning/test_examples.py
 WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
 # The workers fill the cores; further threads of linear algebra only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: exports help check format lint types imports machine-code test core plans thorough wheel wheel-venv gateway-venv wheel-test contract packages pythons docs docs-check claims accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway fuzz-module soak bench-fleet live-overload bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site notebooks shared-devices flip plan-times
+# Written with the bench they run.
+.PHONY: agree-short agree
+agree-short agree:
+
+.PHONY: nightly refits faults test-computing test-waiting exports help check format lint types imports machine-code test core plans thorough wheel wheel-venv gateway-venv wheel-test contract packages pythons docs docs-check claims accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway fuzz-module soak bench-fleet live-overload bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site notebooks shared-devices flip plan-times
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
 
 check: $(VENV)/.installed ## everything CI runs
-	$(MAKE) -j 2 -O machine-code types lint imports wheel-venv docs-check
-	$(MAKE) test SKIPPED='-m "not wheel"'
+	$(MAKE) -j 3 -O machine-code types lint imports wheel-venv gateway-venv docs-check
+	$(MAKE) -o wheel-venv -o gateway-venv contract agree-short
+	$(MAKE) test SKIPPED='-m "not wheel"' CHANGED=--per-commit
 	$(MAKE) wheel-test
+	@test ! -s $(REPEATED) || { echo "repeated: $$(grep -c :: $(REPEATED)) tests, which failed beside other work and passed alone"; cat $(REPEATED); }
+
+nightly: $(VENV)/.installed ## what commits leave to the night: every plan and flip, refits, property tests and fuzzing at full length, planted mistakes, agreement of doors
+	$(MAKE) thorough
+	$(MAKE) refits
+	$(MAKE) faults
+	$(MAKE) agree
 
 $(VENV)/.installed: constraints/dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -52,19 +71,36 @@ imports: $(VENV)/.installed ## the layer contract
 machine-code: $(VENV)/.installed ## build the libraries of the wheel, unless those that are there have the stamp of the sources (a minute)
 	$(BIN)/python tools/build_machine_code.py --portable
 
-test: machine-code ## unit, property, golden and integration tests
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --ignore $(CONTRACT) $(TIMED:%=--ignore %) $(SKIPPED)
-	# Alone: they measure time, which other tests would stretch. What failed is repeated once: other work on the machine stretches it too.
-	$(BIN)/pytest -n 0 $(TIMED) || $(BIN)/pytest -n 0 --last-failed --last-failed-no-failures none $(TIMED)
+test: machine-code ## unit, property, golden and integration tests (CHANGED=--per-commit: as for a commit)
+	$(MAKE) -j 2 -O test-computing test-waiting
+	# Alone: they measure time, which other work stretches. So does what failed beside other work: it is repeated once.
+	$(BIN)/pytest -n 0 -m timed $(WAITING) || touch build/failed-once
+	test ! -e build/failed-once || { mkdir -p $(dir $(REPEATED)); \
+	  $(BIN)/pytest -n 0 -q --co --last-failed --last-failed-no-failures none $(WAITING) | grep :: > $(REPEATED); \
+	  $(BIN)/pytest -n 0 --last-failed --last-failed-no-failures none $(WAITING); }
+
+# Servers and their clients go first where both want a core.
+test-computing:
+	nice -n 10 $(BIN)/pytest -n $(WORKERS) $(BY_FILE) $(CHANGED) -o cache_dir=.pytest_cache/computing --ignore $(CONTRACT) $(WAITING:%=--ignore %) $(SKIPPED)
+
+test-waiting:
+	mkdir -p build && rm -f build/failed-once $(REPEATED)
+	$(BIN)/pytest -n $(WORKERS) $(BY_FILE) --cache-clear -m "not timed" $(WAITING) || touch build/failed-once
 
 core: machine-code ## unit, property and golden tests without the shipped plans
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(CORE) --ignore $(PLANS)
+	$(BIN)/pytest -n $(WORKERS) $(BY_FILE) $(CORE) --ignore $(PLANS)
 
 plans: machine-code ## the shipped plans alone, with every flip (eight minutes)
-	PENSTOCK_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(PLANS)
+	PENSTOCK_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) $(BY_FILE) $(PLANS)
+
+refits: machine-code ## what follows from data and code alone, whether they changed or not; writes tests/refits.toml (six minutes)
+	$(BIN)/pytest -n $(WORKERS) $(BY_FILE) -m refit --record-refits
+
+faults: machine-code ## are 41 planted mistakes seen? (a quarter of an hour; FAULTS="tco-cooling retry-after" for some)
+	$(BIN)/python tools/check_faults.py --jobs $(WORKERS) $(FAULTS)
 
 thorough: machine-code ## core and plans with every flip, property tests and fuzzing at full length
-	PENSTOCK_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(CORE)
+	PENSTOCK_THOROUGH=1 $(BIN)/pytest -n $(WORKERS) $(BY_FILE) -m "not refit" $(CORE) tests/integration/test_notebooks.py
 
 wheel: machine-code ## build the wheel of this platform into dist/
 	rm -rf dist
@@ -105,7 +141,6 @@ docs: $(VENV)/.installed ## regenerate docs/help.md and the pictures from the re
 
 docs-check: machine-code ## fail when generated docs are out of date
 	$(BIN)/python tools/build_docs.py --check
-	$(BIN)/python tools/build_claims.py --check
 
 walk: wheel-venv ## run every command of the tutorials with the wheel, from an empty directory, and write their output
 	$(BIN)/python tools/walk_tutorials.py --bin $(WHEEL_VENV)/bin --write

@@ -4,11 +4,17 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from penstock.cli import root
+from per_commit import PerCommit
+from sharing_out import ByFile, shared_helper
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 # Property tests hold laws, not times: the first example of a process also loads the compiled library.
@@ -21,13 +27,28 @@ settings.load_profile("laws")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files from what is printed now")
     parser.addoption(
+        "--per-commit",
+        action="store_true",
+        help="skip refits that passed with this data and code, and run others in turn",
+    )
+    parser.addoption("--record-refits", action="store_true", help="write tests/refits.toml when whole files passed")
+    parser.addoption(
         "--accept", action="store_true", help="rewrite the recorded answers of tests/contract, and print what changed"
     )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--per-commit") or config.getoption("--record-refits"):
+        config.pluginmanager.register(PerCommit(config), "per_commit")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run long tests first: workers that end with short ones end together."""
-    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+    """Run long tests first, then files that share answers: workers that end with short ones end together."""
+    items.sort(key=lambda item: (item.get_closest_marker("long") is None, not shared_helper(item.nodeid)))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | None:  # noqa: ANN401 - of xdist
+    return ByFile(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.fixture
@@ -68,6 +89,25 @@ def penstock(penstock_command: str) -> Run:
             env=environment,
             cwd=cwd,
         )
+
+    return run
+
+
+@pytest.fixture
+def penstock_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command in this process: what it says of a mistake needs no start of its own."""
+
+    def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "argv", ["penstock", *arguments])
+            patched.setattr(root, "_prepare_streams", lambda: None)
+            patched.setattr(warnings, "formatwarning", warnings.formatwarning)
+            patched.chdir(cwd or Path.cwd())
+            with pytest.raises(SystemExit) as ended:
+                root.main()
+        said = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return subprocess.CompletedProcess(arguments, ended.value.code, said.out, said.err)
 
     return run
 

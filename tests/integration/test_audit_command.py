@@ -50,6 +50,10 @@ def test_a_file_to_start_from_is_printed_and_read_again(penstock: Run, tmp_path:
     assert verdicts == {"impossible": 1, "contradicted": 3, "implausible": 1}
 
 
+def test_a_mistake_ends_the_process_with_2(penstock: Run) -> None:
+    assert penstock("audit").returncode == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -58,8 +62,8 @@ def test_a_file_to_start_from_is_printed_and_read_again(penstock: Run, tmp_path:
         (("h100 is fast",), "has no figure after a colon"),
     ],
 )
-def test_what_cannot_be_meant_is_one_line(penstock: Run, arguments: tuple[str, ...], complaint: str) -> None:
-    result = penstock("audit", *arguments)
+def test_what_cannot_be_meant_is_one_line(penstock_here: Run, arguments: tuple[str, ...], complaint: str) -> None:
+    result = penstock_here("audit", *arguments)
     assert result.returncode == 2
     assert complaint in result.stderr
     assert result.stderr.count("\n") == 1

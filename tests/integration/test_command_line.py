@@ -113,13 +113,18 @@ FIT_70B = ("fit", "llama-3.1-70b", "--on")
     ],
 )
 def test_what_cannot_be_meant_is_one_line_and_exit_code_2(
-    penstock: Run, arguments: tuple[str, ...], complaint: str
+    penstock_here: Run, arguments: tuple[str, ...], complaint: str
 ) -> None:
-    result = penstock(*arguments)
+    result = penstock_here(*arguments)
     assert result.returncode == 2, result.stdout + result.stderr
     assert result.stderr.count("\n") == 1
     assert complaint in result.stderr
     assert not result.stdout
+
+
+def test_the_process_ends_with_the_code_of_the_mistake(penstock: Run) -> None:
+    result = penstock(*FIT_70B, "h100:0")
+    assert (result.returncode, result.stderr.count("\n"), result.stdout) == (2, 1, "")
 
 
 def test_every_no_has_its_reason_even_when_nothing_would_help(penstock: Run) -> None:

@@ -74,6 +74,7 @@ def large(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.timed
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 def test_the_scan_reads_nearly_as_fast_as_summing_and_in_little_memory(large: Path) -> None:
     result = subprocess.run(

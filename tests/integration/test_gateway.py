@@ -22,7 +22,6 @@ from envoy.service.ext_proc.v3.external_processor_pb2_grpc import (
 
 from gateway_stack import MODEL, chat, running
 
-pytestmark = pytest.mark.xdist_group("gateway")
 INTERNAL = (
     "decorator-operation",
     "force-trace",

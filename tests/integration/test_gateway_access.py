@@ -23,7 +23,6 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 from gateway_stack import Running, chat, running
 
-pytestmark = pytest.mark.xdist_group("gateway")
 KEY, OTHER, NEW = "sk-search-0123456789abcdef", "sk-batch-0123456789abcdef", "sk-new-0123456789abcdef00"
 SECRET = b"a-secret-of-thirty-two-bytes-len"
 

@@ -23,7 +23,6 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 from gateway_stack import chat, running
 from penstock.gateway.telemetry.cost_metrics import SETTLE_EVERY_S
 
-pytestmark = pytest.mark.xdist_group("gateway")
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 ALERTS = DEPLOY / "alerts.yaml"
 WITH_PICKERS = {"penstock_fallback_requests_total"}

@@ -24,7 +24,6 @@ from gateway_stack import Running, running
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionMessageParam
 
-pytestmark = pytest.mark.xdist_group("gateway")
 LARGEST = 8 * 2**20 - 2**16
 SIZES = (1000, 2**16 - 1, 2**16, 2**16 + 1, 100_000, 2**20 - 1, 2**20, 2**20 + 1, LARGEST)
 """Bytes of a body, around every buffer on its way: what a picker is shown, Envoy's default, and ours."""

@@ -18,7 +18,6 @@ from gateway_stack import Running, chat, running
 from picker_protocol import DUPLEX, asked, health, watched
 from ports import free_ports
 
-pytestmark = pytest.mark.xdist_group("gateway")
 GRACE_S = 3.0
 KEY = "sk-one-0123456789"
 SERVING, NOT_SERVING = 1, 2

@@ -22,8 +22,6 @@ from penstock.gateway.picker.decision_receipts import DecisionReceipt, read_rece
 from penstock.gateway.supervisor import STABLE_UPTIME_S
 from penstock.routing.picker_calls import picker_table, rank
 
-pytestmark = pytest.mark.xdist_group("gateway")
-
 
 @pytest.fixture(scope="module", params=["module", "ext_proc_buffered"])
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:

@@ -20,7 +20,6 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 from gateway_stack import Running, chat, running
 from hostile_requests import PROMPT, Hostile, hostile
 
-pytestmark = pytest.mark.xdist_group("gateway")
 CASES = int(os.environ.get("PENSTOCK_FUZZ_CASES", "300"))
 """Of each protocol."""
 AT_ONCE = 48

@@ -17,8 +17,6 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 from gateway_stack import Answers, Running, chat, running
 
-pytestmark = pytest.mark.xdist_group("gateway")
-
 
 def until(there: Callable[[], bool], seconds: float = 15.0) -> None:
     begun = time.monotonic()

@@ -23,7 +23,6 @@ from penstock.gateway.picker.recorded_outcomes import read_traffic
 from penstock.gateway.state.shared_tables import COUNTS, shared_array
 from penstock.routing import harm
 
-pytestmark = pytest.mark.xdist_group("gateway")
 WORKERS = 2
 
 
@@ -196,6 +195,7 @@ def test_an_endpoint_that_fails_fast_attracts_no_traffic(fakes: tuple[Running, l
         one.delay_s = 0.0
 
 
+@pytest.mark.timed
 def test_a_slow_first_token_is_waited_for(fakes: tuple[Running, list[FakeEngine]]) -> None:
     stack, engines = fakes
     for one in engines:
@@ -233,6 +233,7 @@ def holding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield stack
 
 
+@pytest.mark.timed
 def test_a_held_request_is_sent_as_soon_as_there_is_room(holding: Running) -> None:
     async def two() -> tuple[tuple[int, bytes], tuple[int, bytes], float]:
         first = asyncio.create_task(holding.ask(chat(6)))
@@ -250,6 +251,7 @@ def test_a_held_request_is_sent_as_soon_as_there_is_room(holding: Running) -> No
     assert sum(picker["held_requests_total"] for picker in page.pickers.values()) == 1
 
 
+@pytest.mark.timed
 def test_a_held_request_is_refused_after_half_of_its_limit_and_clients_may_leave(holding: Running) -> None:
     async def leave() -> None:
         reader, writer = await asyncio.open_connection(holding.host, holding.port)

@@ -22,7 +22,6 @@ import gateway_stack
 from gateway_stack import Answers, Running, Stack
 from network_paths import IP, NetworkPath, hosts, on_host, path, refused
 
-pytestmark = pytest.mark.xdist_group("gateway")
 LISTEN = "10.217.3.2:8080"
 Note = Callable[[str, object], None]
 SIDES = ("10.217.1.2", "10.217.2.2")
@@ -117,6 +116,7 @@ def test_a_bad_path_loses_nothing(
     assert seen.failed == 0, (seen.statuses, seen.cut)
 
 
+@pytest.mark.timed
 def test_endpoints_behind_a_broken_path_are_excluded_and_return(apart: PhaseFactors, record_property: Note) -> None:
     with ExitStack() as held:
         held.callback(apart.paths["a"].become)

@@ -18,8 +18,6 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 from gateway_stack import MODEL, Running, chat, running
 
-pytestmark = pytest.mark.xdist_group("gateway")
-
 
 class Engine(BaseHTTPRequestHandler):
     """An engine that knows no model anybody asks for, whatever its page says."""

@@ -11,8 +11,6 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 from gateway_stack import Running, chat, running
 
-pytestmark = pytest.mark.xdist_group("gateway")
-
 
 async def said_to(stack: Running, raw: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
     """Send bytes; return the status, headers and body that come back."""

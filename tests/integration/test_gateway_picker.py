@@ -15,8 +15,6 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 from gateway_stack import Running, chat, running
 from picker_protocol import DUPLEX, asked
 
-pytestmark = pytest.mark.xdist_group("gateway")
-
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:

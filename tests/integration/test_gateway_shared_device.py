@@ -22,7 +22,6 @@ from penstock.api.arguments.shared_device_argument import swapping_devices
 from penstock.fleet.fleet_file import read_fleet, write_fleet
 from shared_fleets import MODELS, shared_fleet
 
-pytestmark = pytest.mark.xdist_group("gateway")
 _READY_S = 60.0
 
 
@@ -76,6 +75,7 @@ async def ask_together(listen: str, count: int) -> list[float]:
     return await asyncio.gather(*(asyncio.to_thread(ask, listen, MODELS[at % 2]) for at in range(count)))
 
 
+@pytest.mark.timed
 def test_models_that_take_turns_are_woken_and_no_request_is_lost(tmp_path: Path) -> None:
     with gateway(tmp_path) as (listen, metrics):
         (device,) = swapping_devices(read_fleet((tmp_path / "running.yaml").read_text(), "running.yaml"))

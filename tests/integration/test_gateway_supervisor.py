@@ -16,10 +16,7 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 from gateway_stack import Running, chat, running
 
-pytestmark = [
-    pytest.mark.xdist_group("gateway"),
-    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def until(there: Callable[[], bool], seconds: float) -> float:

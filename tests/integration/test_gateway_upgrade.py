@@ -20,7 +20,6 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 from gateway_stack import Running, chat, running
 
-pytestmark = pytest.mark.xdist_group("gateway")
 CLIENTS, GRACE_S, CHECK_S = 6, 2.0, 0.2
 
 

@@ -16,7 +16,7 @@ from measurements.unloaded import read_long_prompts, read_prefill
 
 from penstock.catalog.measurement import Measurement
 
-pytestmark = pytest.mark.shared
+pytestmark = [pytest.mark.shared, pytest.mark.refit("../shared/data")]
 Read = Callable[[Iterable[Raw], Ledger], Iterator[Measurement]]
 
 

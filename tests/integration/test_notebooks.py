@@ -10,6 +10,7 @@ from run_notebooks import NOTEBOOKS, outputs_of, run_cell, shown_text
 import penstock
 
 
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_asks_all_six_questions(path: Path) -> None:
     notebook = json.loads(path.read_text(encoding="utf-8"))

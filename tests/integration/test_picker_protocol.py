@@ -21,7 +21,6 @@ from gateway_stack import Running, chat, running
 from picker_protocol import BUFFERED, DUPLEX, Answer, asked, exchange, health, watched
 from ports import free_ports
 
-pytestmark = pytest.mark.xdist_group("gateway")
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 READINESS = ("", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor")
 _ADDRESSES = re.compile(r"\d+\.\d+\.\d+\.\d+:\d+(,\d+\.\d+\.\d+\.\d+:\d+)*")

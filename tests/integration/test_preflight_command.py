@@ -115,6 +115,10 @@ def test_fp8_scan_exits_1_on_damage_and_names_the_tensor(penstock: Run, checkpoi
     assert finding["tensor"] == "model.layers.1.mlp.gate_proj.weight"
 
 
+def test_a_mistake_ends_the_process_with_2(penstock: Run) -> None:
+    assert penstock("preflight").returncode == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
@@ -133,7 +137,9 @@ def test_fp8_scan_exits_1_on_damage_and_names_the_tensor(penstock: Run, checkpoi
         (("fp8", "scan", "nowhere"), 3),
     ],
 )
-def test_what_cannot_be_meant_is_one_line(penstock: Run, tmp_path: Path, arguments: tuple[str, ...], code: int) -> None:
-    result = penstock(*arguments, cwd=tmp_path)
+def test_what_cannot_be_meant_is_one_line(
+    penstock_here: Run, tmp_path: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    result = penstock_here(*arguments, cwd=tmp_path)
     assert result.returncode == code, result.stderr
     assert "Traceback" not in result.stderr

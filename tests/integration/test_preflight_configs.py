@@ -26,7 +26,7 @@ from penstock.preflight import (
 from penstock.preflight.facts.derive_facts import chip_of
 from penstock.preflight.rules.condition import Unknown
 
-pytestmark = pytest.mark.shared
+pytestmark = [pytest.mark.shared, pytest.mark.refit("../shared/data/model_configs")]
 ENGINES: tuple[tuple[EngineName, str], ...] = (("vllm", "0.32.0"), ("sglang", "0.5.18"))
 LARGE_BYTES = 10**11
 MAIN = ("gfx942", "gfx950", "sm_90", "sm_100")

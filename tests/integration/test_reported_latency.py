@@ -14,10 +14,10 @@ from gateway_stack import running, until
 from streaming_client import reported, request_body, stream_all
 
 log = logging.getLogger(__name__)
-pytestmark = pytest.mark.xdist_group("gateway")
 REQUESTS, TOKENS = 60, 30
 
 
+@pytest.mark.timed
 def test_reported_times_are_those_of_clients(tmp_path: Path) -> None:
     """Steps of 40 ms, so that the scheduling of client and Envoy on a busy machine is small beside them."""
     place = f"127.0.0.1:{free_ports(1)[0]}"

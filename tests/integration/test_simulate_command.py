@@ -138,6 +138,10 @@ def test_what_does_not_fit_is_said(penstock: Run) -> None:
     assert "does not fit" in result.stdout
 
 
+def test_a_mistake_ends_the_process_with_2(penstock: Run) -> None:
+    assert penstock("simulate", *CHAT, "--on", "h100:1").returncode == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -155,8 +159,8 @@ def test_what_does_not_fit_is_said(penstock: Run) -> None:
         (("--trace", "missing.csv"), "missing.csv"),
     ],
 )
-def test_a_wrong_flag_is_one_line(penstock: Run, arguments: tuple[str, ...], said: str) -> None:
-    result = penstock("simulate", *CHAT, "--on", "h100:1", *arguments)
+def test_a_wrong_flag_is_one_line(penstock_here: Run, arguments: tuple[str, ...], said: str) -> None:
+    result = penstock_here("simulate", *CHAT, "--on", "h100:1", *arguments)
     assert result.returncode in {2, 3}
     assert said in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1

@@ -21,14 +21,14 @@ Run = Callable[..., CompletedProcess[str]]
     ],
 )
 @pytest.mark.parametrize("kind", ["missing", "folder", "binary"])
-def test_one_line_and_exit_3(penstock: Run, tmp_path: Path, command: tuple[str, ...], kind: str) -> None:
+def test_one_line_and_exit_3(penstock_here: Run, tmp_path: Path, command: tuple[str, ...], kind: str) -> None:
     suffix = ".csv" if "--sheet" in command or "--trace" in command else ".yaml" if command[0] != "fit" else ".json"
     path = tmp_path / f"named{suffix}"
     if kind == "folder":
         path.mkdir()
     elif kind == "binary":
         path.write_bytes(b"\x80\xff\x00\x01" * 20)
-    result = penstock(*(part.format(path) for part in command))
+    result = penstock_here(*(part.format(path) for part in command))
     assert result.returncode == 3, result.stderr
     assert result.stderr.count("\n") == 1
     assert "named" in result.stderr

@@ -17,7 +17,7 @@ from penstock.audit.reference_library import Library
 from penstock.catalog import load_measurements
 from planted import served
 
-pytestmark = pytest.mark.xdist_group("planted")
+pytestmark = pytest.mark.refit("docs/data.md")
 DATA = Path(__file__).resolve().parents[3] / "docs" / "data.md"
 ROW = re.compile(
     r"\| (?P<id>\S+) \| (?P<model>\S+) (?P<weights>\S+) \| (?P<part>\S+) (?P<engine>\S+) tp(?P<tp>\d+) "

@@ -4,11 +4,12 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
+from build_claims import stale_files
 
 from penstock.audit.judgement import Verdict
 from planted import FACTORS, false_outcomes, missed, true_outcomes
 
-pytestmark = pytest.mark.xdist_group("planted")
+pytestmark = pytest.mark.refit("docs/claims.md", "docs/images/claims.svg", "docs/images/planted.svg")
 KINDS = {"spec", "ratio", "limit", "fits", "size", "requests", "speed", "faster", "price", "cost", "saving", "fact"}
 
 
@@ -40,3 +41,7 @@ def test_sums_are_caught_from_a_tenth_on_and_sizes_beyond_what_gib_explain() -> 
     for kind, least in (("follows", 1.1), ("cost", 1.1), ("ratio", 1.2), ("size", 1.2)):
         counts = missed(false_outcomes(), kind)
         assert all(counts[factor][0] == 0 for factor in FACTORS if factor >= least), kind
+
+
+def test_the_page_of_claims_is_what_the_ledger_gives() -> None:
+    assert not [path.name for path in stale_files()], "run `make claims`"

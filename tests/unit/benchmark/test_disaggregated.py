@@ -23,6 +23,8 @@ from penstock.performance.shipped.shipped_disaggregated import (
     stack_alone,
 )
 
+pytestmark = pytest.mark.refit
+
 
 def errors(guesses: Sequence[Guess]) -> tuple[float, float]:
     """Median absolute error of tokens a second and of time per token, relative to what was measured."""

@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import pytest
+
 from penstock.catalog import load_accelerator, load_measurements
 from penstock.catalog.measurement import Measurement
 from penstock.fleet import Deployment, Parallelism, engine_defaults
@@ -12,6 +14,8 @@ from penstock.model.model_spec import model_as_measured
 from penstock.performance.memory.budget import fit
 from penstock.performance.memory.engine_settings_that_fit import with_room
 from penstock.performance.shipped.shipped_runs import model_of
+
+pytestmark = pytest.mark.refit
 
 
 @dataclass(frozen=True, slots=True)

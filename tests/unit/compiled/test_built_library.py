@@ -48,6 +48,7 @@ def run(routing: Routing | None) -> Outcome:
 
 
 @pytest.mark.long
+@pytest.mark.refit("src/penstock/compiled")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_built_and_shipped_libraries_return_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shipped = library.load()

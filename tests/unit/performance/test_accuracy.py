@@ -14,6 +14,8 @@ from penstock.performance.similarity.curve import slowdowns_of
 from penstock.performance.similarity.posterior import solve
 from penstock.report.accuracy import Published
 
+pytestmark = pytest.mark.refit
+
 AMD = ("mi300x", "mi325x", "mi355x")
 MANY = 100
 

@@ -24,6 +24,8 @@ from penstock.performance.step.prompt_queue import PromptLoop, run_prompt_loop
 from penstock.performance.step.step_cost import step_cost
 from penstock.performance.step.step_work import COMPONENTS, ReplicaWork
 
+pytestmark = pytest.mark.refit
+
 ROW = Measurement(
     id="one",
     source="inferencex",

@@ -75,6 +75,7 @@ def test_all_scenarios_are_there() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.in_turn(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_example(
     name: str, golden: Callable[[str, str], None], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ from penstock.report.plan.page import plan_html
 from penstock.report.plan.page_knobs import fleets_of
 from small_plans import solved
 
+pytestmark = pytest.mark.in_turn(3)
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 

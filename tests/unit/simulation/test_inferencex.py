@@ -17,6 +17,8 @@ from penstock.performance.prediction.serving_stack import stack_of
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies, shipped_runs
 from penstock.performance.step.step_cost import step_cost
 
+pytestmark = pytest.mark.refit
+
 EVERY = 4
 """One in so many rows, by id: a sample that is the same everywhere."""
 ACCELERATORS = {"mi300x", "mi325x", "h200_sxm", "b300_sxm"}
