@@ -23,7 +23,7 @@ help: ## list the targets
 check: $(VENV)/.installed ## everything CI runs
 	$(MAKE) -j 2 -O machine-code types lint imports wheel-venv docs-check
 	$(MAKE) test SKIPPED='-m "not wheel"'
-	$(MAKE) wheel-test
+	$(MAKE) wheel-test agree-short
 
 $(VENV)/.installed: constraints/dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -214,6 +214,13 @@ constraints: $(VENV)/.installed ## pin versions and hashes again
 
 clean: ## remove everything generated
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.PHONY: agree agree-short
+agree: machine-code ## ask one question through every door, and count disagreements by kind (15 minutes; KEEP=--accept-fall writes lower counts)
+	PYTHONPATH=tests:$(PYTHONPATH) $(BIN)/python -m agree $(KEEP)
+
+agree-short: machine-code ## the short bench of disagreements that CI runs (90 s of processor time)
+	PENSTOCK_AGREE=build/agree-short PYTHONPATH=tests:$(PYTHONPATH) $(BIN)/python -m agree --short $(KEEP)
 
 .PHONY: guide-check
 guide-check: machine-code ## cells and crossings of a guide against their plans (12 cells: 15 minutes)
