@@ -26,10 +26,6 @@ WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
 # The workers fill the cores; further threads of linear algebra only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-# Written with the bench they run.
-.PHONY: agree-short agree
-agree-short agree:
-
 .PHONY: nightly refits faults test-computing test-waiting exports help check format lint types imports machine-code test core plans thorough wheel wheel-venv gateway-venv wheel-test contract packages pythons docs docs-check claims accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway fuzz-module soak bench-fleet live-overload bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site notebooks shared-devices flip plan-times
 
 help: ## list the targets
@@ -264,6 +260,13 @@ constraints: $(VENV)/.installed ## pin versions and hashes again
 
 clean: ## remove everything generated
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.PHONY: agree agree-short
+agree: machine-code ## ask one question through every door, and count disagreements by kind (15 minutes; KEEP=--accept-fall writes lower counts)
+	PYTHONPATH=tests:$(PYTHONPATH) $(BIN)/python -m agree $(KEEP)
+
+agree-short: machine-code ## the short bench of disagreements that CI runs (90 s of processor time)
+	PENSTOCK_AGREE=build/agree-short PYTHONPATH=tests:$(PYTHONPATH) $(BIN)/python -m agree --short $(KEEP)
 
 .PHONY: guide-check
 guide-check: machine-code ## cells and crossings of a guide against their plans (12 cells: 15 minutes)
