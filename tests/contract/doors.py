@@ -28,7 +28,7 @@ INPUTS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a call wrote, and how it exited. Paths of its folder are written as `<folder>`."""
+    """What a call wrote, and how it exited. Its folder and home are written as `<folder>`, `<home>`."""
 
     exit_code: int
     stdout: str
@@ -85,8 +85,11 @@ def fill(folder: Path, inputs: Path) -> Path:
     return folder
 
 
-def _answer(found: Mapping[str, Any], folder: Path) -> Answer:
-    texts = {name: str(found[name]).replace(str(folder), "<folder>") for name in ("stdout", "stderr")}
+def _answer(found: Mapping[str, Any], folder: Path, home: Path) -> Answer:
+    texts = {
+        name: str(found[name]).replace(str(folder), "<folder>").replace(str(home), "<home>")
+        for name in ("stdout", "stderr")
+    }
     seconds = float(found.get("processor_s", 0.0))
     return Answer(exit_code=int(found["exit_code"]), folder=folder, processor_s=seconds, **texts)
 
@@ -96,6 +99,7 @@ class Driver:
     """A process of the command's Python that answers calls one after another."""
 
     process: subprocess.Popen[str]
+    home: Path
 
     def __call__(self, words: str | Sequence[str], folder: Path, given: str = "") -> Answer:
         """Answer one call in this folder, with `given` on standard input."""
@@ -110,7 +114,7 @@ class Driver:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         assert line, f"the driver ended during {call['words']}"
-        return _answer(json.loads(line), folder)
+        return _answer(json.loads(line), folder, self.home)
 
 
 @contextmanager
@@ -125,7 +129,7 @@ def running_driver(home: Path) -> Iterator[Driver]:
         env=dict(environment(home)),
     )
     try:
-        yield Driver(process=process)
+        yield Driver(process=process, home=home)
     finally:
         process.communicate(timeout=MAX_CALL_S)
 
@@ -142,7 +146,7 @@ def run_process(words: str | Sequence[str], folder: Path, home: Path, given: str
         cwd=folder,
         env=dict(environment(home)),
     )
-    return _answer({"exit_code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}, folder)
+    return _answer({"exit_code": done.returncode, "stdout": done.stdout, "stderr": done.stderr}, folder, home)
 
 
 @cache
