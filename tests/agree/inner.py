@@ -1,7 +1,11 @@
-"""Doors without a public form: Retry-After and the prefix blocks of the picker, and the bill of a fleet."""
+"""Doors without a public form: decisions of the policy, Retry-After and prefix blocks, and the bill of a fleet."""
 
+import json
 import math
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -18,6 +22,7 @@ from penstock.gateway.picker.request_body import RequestHints
 from penstock.routing.admission import retry_after_s
 
 SCAN: Final = Path(__file__).parents[2] / "src" / "penstock" / "gateway" / "inside_envoy" / "body_scan.h"
+POLICY_DOORS: Final = Path(__file__).parents[1] / "contract" / "policy_doors.py"
 REPLAY: Final = "PYTHONPATH=tests python -m agree --only picker"
 """No command reaches these doors."""
 
@@ -59,6 +64,20 @@ def compare_prefix_blocks() -> list[Comparison]:
     theirs = 0 if found is None else int(found[1])
     told = f"a prompt of 1 MB: ext_proc {ours} blocks, module {theirs}"
     return [Comparison("prefix blocks: ext_proc / module", apart(ours, theirs), told, (REPLAY,))]
+
+
+def compare_policy() -> Iterator[Comparison]:
+    """Compare the decisions of module, ext_proc and simulator on one trace, request by request."""
+    # Buckets of tenants depend on the seed of Python's hashes.
+    command, environment = [sys.executable, str(POLICY_DOORS)], {**os.environ, "PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    for line in json.loads(done.stdout)["disagreements"]:
+        kind = f"{line['kind']} of one trace: {' / '.join(line['doors'])}"
+        told = f"request {line['worst_request']}: {' / '.join(map(str, line['values']))}"
+        replay = ("PYTHONHASHSEED=0 python tests/contract/policy_doors.py --table",)
+        for number in range(line["compared"]):
+            differs = number < line["differing"]
+            yield Comparison(kind, float(differs), told if differs else "", replay)
 
 
 def rent_billed(fleet_planned: Fleet, start: str, end: str, folder: Path) -> float:

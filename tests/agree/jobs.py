@@ -78,6 +78,7 @@ def jobs_of(*, short: bool) -> list[Job]:
     named = [
         *(Job(at.name, speeds.compare_speeds, (at,)) for at in NAMED),
         Job("flip page as it opens", flip_page.compare_page, (0,)),
+        Job("policy", inner.compare_policy, ()),
         Job("sizes of instances", purchases.compare_sizes, (LLAMA,)),
         Job("three parts", compare_three_parts, ()),
     ]
