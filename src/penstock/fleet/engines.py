@@ -54,6 +54,8 @@ class Engine:
 
     The setting is --ep-num-redundant-experts in SGLang, and num_redundant_experts in vLLM's --eplb-config.
     """
+    pads_expert_blocks: bool = False
+    """Whether each device's slice of FP8 experts is padded to whole blocks (vLLM's --moe-backend aiter)."""
     attention_backend: str | None = None
     """Attention backend that the launch names; None means the engine's own choice."""
     context_limit_tokens: int | None = None

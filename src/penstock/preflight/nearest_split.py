@@ -1,6 +1,6 @@
 """Finds the nearest split with which the model runs, if the model fails only because of the requested split."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -11,6 +11,7 @@ from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.setting import Setting, first_of_each
 from penstock.preflight.preflight_result import Preflight
 from penstock.preflight.rules.knowledge import Knowledge
+from penstock.preflight.rules.rule import Severity
 
 _MAX_TRIED: Final = 24
 _KEPT: Final = "from your command"
@@ -38,6 +39,8 @@ _CHOICES: Final = frozenset(
 )
 """Flags that may be in the way of a launch."""
 _ANSWERED_BY_A_SPLIT: Final = {"split", "memory", "context", "nodes", "devices"}
+_FACTS_OF_A_SPLIT: Final = ("parallel.", "model.expert_width_per_rank", "model.heads_per_rank")
+"""Facts that another split changes, so that a rule with one of them in its condition may not apply there."""
 
 
 def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
@@ -50,7 +53,7 @@ def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
         return None
     if answer.launch.typed and (ours := check(replace(answer.question, launch=None), knowledge)).passes:
         return _with_kept_flags(ours, answer, knowledge)
-    if not kinds & _ANSWERED_BY_A_SPLIT or kinds - _ANSWERED_BY_A_SPLIT:
+    if not _may_pass_with_another_split(answer, kinds):
         return None
     question = answer.question
     for number, split in enumerate(_candidates(answer, grow=not kinds & {"split", "nodes", "devices"})):
@@ -59,8 +62,15 @@ def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
         asked = replace(question.asked, parallelism=split)
         tried = check(replace(question, asked=asked, launch=None), knowledge)
         if tried.passes:
-            return tried
+            return _with_kept_flags(tried, answer, knowledge) if answer.launch.typed else tried
     return None
+
+
+def _may_pass_with_another_split(answer: Preflight, kinds: Collection[str]) -> bool:
+    """Return whether every known problem of a launch depends on its split."""
+    stops = (*answer.assessment.of(Severity.BLOCKER), *answer.assessment.of(Severity.SILENT_WRONG))
+    by_rule = all(any(name.startswith(_FACTS_OF_A_SPLIT) for name in stop.because) for stop in stops)
+    return by_rule and set(kinds) <= _ANSWERED_BY_A_SPLIT
 
 
 def _with_kept_flags(ours: Preflight, answer: Preflight, knowledge: Knowledge) -> Preflight:

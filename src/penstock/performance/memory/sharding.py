@@ -103,8 +103,11 @@ def _pad_experts(weight: Weight, shape: tuple[int, ...], deployment: Deployment)
     """Round both dimensions of the experts up, as vLLM's expert kernels for gpt-oss do.
 
     The hidden size is rounded up to a multiple of 256. The width per device is rounded up to a multiple of 128 (256 on
-    AMD).
+    AMD). If the engine pads slices of FP8 experts to whole blocks, the width is rounded up to a multiple of the block.
     """
+    block = _block(weight) if deployment.engine.pads_expert_blocks and weight.format.name == "fp8" else 1
+    if block > 1 and len(shape) == 2:
+        return (shape[0], _pad(shape[1], block)) if weight.split is Split.ROW else (_pad(shape[0], block), shape[1])
     if deployment.model.quantisation != "mxfp4" or deployment.engine.name != "vllm" or len(shape) != 2:
         return shape
     width_multiple = 256 if deployment.accelerator.vendor == "amd" else 128
@@ -194,11 +197,11 @@ def _refines(deployment: Deployment, block: int, held: int) -> bool:
 
     The refined blocks have at least 32 channels.
 
-    vLLM 0.28 refuses a slice that ends inside a block, and 0.32 refines the scales (fused_moe/oracle/fp8.py). The
-    sources of the releases between 0.28 and 0.32 were not read.
+    vLLM 0.28 refuses a slice that ends inside a block, and 0.29 refines the scales (fused_moe/oracle/fp8.py). AMD's
+    AITER does not take refined scales: preflight has a rule for launches that turn it on.
     """
     engine = deployment.engine
-    reads = engine.name == "vllm" and engine.release.reaches(0, 32)
+    reads = engine.name == "vllm" and engine.release.reaches(0, 29)
     return reads and gcd(block, held, deployment.model.hidden_size) >= _FINEST_BLOCK
 
 

@@ -133,7 +133,7 @@ def _model(situation: Situation) -> Mapping[str, Value | Unknown]:
         "model.expert_dtype": _expert_dtype(model),
         "model.heads_per_rank": ceil(model.query_heads / split.tp),
         "model.expert_width_per_rank": _or_unknown(
-            None if width is None else (width if split.expert_parallel else ceil(width / split.tp)),
+            None if width is None else (width if split.expert_parallel else ceil(width / (split.tp * split.dp))),
             "the model has no routed experts",
         ),
         "model.rope": _unknown("model.rope") if situation.subject.rope is None else situation.subject.rope,
@@ -261,7 +261,7 @@ def _launch(situation: LaunchSituation) -> Mapping[str, Value | Unknown]:
         "kv.dtype": launch.flag("kv-cache-dtype") or "auto",
         "launch.attention_backend": backend,
         "launch.attention": _unknown("launch.attention") if backend == "auto" else backend,
-        "launch.moe_backend": launch.flag("moe-backend", "moe-runner-backend") or "auto",
+        "launch.moe_backend": (launch.flag("moe-backend", "moe-runner-backend") or "auto").lower(),
         "launch.dtype": {"half": "float16"}.get(dtype := launch.flag("dtype") or "auto", dtype),
         "launch.block_size": _or_unknown(_number(launch, "block-size"), "the engine chooses it"),
         "launch.graphs": not eager,

@@ -144,4 +144,4 @@ def _width_without_tile(subject: Subject, split: Parallelism) -> bool:
     narrow = any(name in subject.model.formats for name in ("mxfp4", "nvfp4", "int4"))
     if width is None or narrow:
         return False
-    return bool((width if split.expert_parallel else width // split.tp) % _TILE)
+    return bool((width if split.expert_parallel else width // (split.tp * split.dp)) % _TILE)

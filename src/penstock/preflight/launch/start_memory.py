@@ -23,6 +23,9 @@ from penstock.units import GIB, format_gib, parse_tokens
 
 _FEWEST_TOKENS: Final = 1024
 _BYTE_SUFFIXES: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "k": 10**3, "m": 10**6, "g": 10**9}
+_PADS_SINCE: Final = Release("0.31.0")
+"""First release of vLLM that pads slices of FP8 experts for AITER (pad_tp_shard_to_weight_blocks in
+fused_moe/oracle/fp8.py)."""
 _STEP: Final = "max-num-batched-tokens"
 _SMALL_STEP: Final = 2048
 """Tokens per step that vLLM uses on small devices. vLLM's recipes also use this step size if memory is short."""
@@ -65,6 +68,7 @@ def deployment_of(
             offloaded_bytes=_gib(launch.flag("cpu-offload-gb")),
             hybrid_cache=launch.flag("disable-hybrid-kv-cache-manager") is None,
             redundant_experts=_redundant(launch),
+            pads_expert_blocks=(launch.flag("moe-backend") or "").lower() == "aiter" and version >= _PADS_SINCE,
             context_ranks=context_ranks(launch, engine),
             attention_backend=_attention_backend(launch),
             context_limit_tokens=_count(launch.flag("context-length")),

@@ -10,6 +10,7 @@ from penstock.model.weight import BF16
 from penstock.preflight.rules.condition import Facts
 
 _NARROW_BITS = 16
+_OFF = frozenset({"0", "false", "False"})
 
 
 class KernelClass(StrEnum):
@@ -130,12 +131,14 @@ def _lookup(row: str, architecture: str, facts: Facts, table: Mapping[str, Any])
         return KernelClass.UNDETERMINED, "not read for this engine and chip"
     kind, _, by = str(written).partition(": ")
     if kind == "aiter":
-        on = _aiter_on(facts)
+        on = _aiter_on(facts, experts="experts" in row)
         return (KernelClass.NATIVE, f"AITER {by}") if on else (KernelClass.TRITON, f"Triton {by}")
     return KernelClass(kind), by
 
 
-def _aiter_on(facts: Facts) -> bool:
+def _aiter_on(facts: Facts, *, experts: bool) -> bool:
+    if experts and facts.get("engine") == "vllm" and facts.get("env.VLLM_ROCM_USE_AITER_MOE") in _OFF:
+        return False
     name = "env.VLLM_ROCM_USE_AITER" if facts.get("engine") == "vllm" else "env.SGLANG_USE_AITER"
     # SGLang's images set the variable; a bare launch without it uses Triton.
     image = facts.get("launch.install") == "docker" and facts.get("engine") == "sglang"
