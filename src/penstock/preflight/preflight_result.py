@@ -21,6 +21,7 @@ from penstock.preflight.launch.online_quantisation import mismatch
 from penstock.preflight.launch.recipe import Recipe
 from penstock.preflight.launch.release_flags import FlagFinding
 from penstock.preflight.launch.start_memory import CutContext, uncounted_cache
+from penstock.preflight.launch.state_blocks import too_few_blocks
 from penstock.preflight.predictions.aiter_kernels import AiterLookup
 from penstock.preflight.predictions.architecture_support import ArchitectureSupport
 from penstock.preflight.predictions.attention_backend import Backend, GraphMode
@@ -150,7 +151,9 @@ class Preflight:
         unread = (flag for flag in self.flags if flag.stops and not flag.certain)
         short = () if (narrow := self.narrow) is None else (narrow,)
         drafts = () if _certainly_without_mtp(self) else _missing_draft_layers(self)
-        return (*short, *drafts, *(StartObstacle(kind="flag", text=flag.message) for flag in unread))
+        few = _few_state_blocks(self)
+        blocks = () if few is None or few[1] else (few[0],)
+        return (*short, *blocks, *drafts, *(StartObstacle(kind="flag", text=flag.message) for flag in unread))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -229,6 +232,8 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
     yield from architecture_obstacles(answer.architecture, question.engine, question.version)
     if (short := _short_of_room(answer)) is not None and answer.memory.certain:
         yield short
+    if (few := _few_state_blocks(answer)) is not None and few[1]:
+        yield few[0]
     yield from command_obstacles(answer.launch, question.accelerator, question.asked.parallelism)
     yield from device_obstacles(answer.launch, question.asked.parallelism, question.present_devices)
     yield from _model_of_the_line(answer)
@@ -242,6 +247,12 @@ def _obstacles(answer: Preflight) -> Iterator[StartObstacle]:
         yield StartObstacle(kind="backend", text=_no_backend(answer))
     yield from flag_obstacles(answer.flags)
     yield from _missing_draft_layers(answer) if _certainly_without_mtp(answer) else ()
+
+
+def _few_state_blocks(answer: Preflight) -> tuple[StartObstacle, bool] | None:
+    """Return the obstacle of too few blocks for recurrent states, and whether it is certain, or None."""
+    found = None if answer.uncounted_cache is not None else too_few_blocks(answer.memory, answer.launch)
+    return None if found is None else (StartObstacle(kind="requests", text=found[0]), found[1])
 
 
 def _missing_draft_layers(answer: Preflight) -> Iterator[StartObstacle]:

@@ -16,6 +16,7 @@ ObstacleKind = Literal[
     "architecture",
     "memory",
     "context",
+    "requests",
     "split",
     "nodes",
     "kernel",

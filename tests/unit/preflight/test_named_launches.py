@@ -40,6 +40,7 @@ def test_named_launch_is_judged_as_engine(launch: Mapping[str, Any]) -> None:
     assert launch.get("named", "") in {"", *named}
     verdicts = {one.readiness.value for one in answer.answers}
     assert launch.get("verdict") in {None, *verdicts}
+    assert all(launch.get("prints", "") in one.plan.bare() for one in answer.answers)
 
 
 PRINTED = [launch for launch in LAUNCHES if launch["exit"] == 1 and "/" not in launch["on"]]

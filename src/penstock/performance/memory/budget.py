@@ -21,8 +21,9 @@ from penstock.performance.memory.reserve import (
     graph_reserve,
     runtime_reserve,
 )
-from penstock.performance.memory.sharding import refusal, stage_of_layers, weight_bytes_by_part
+from penstock.performance.memory.sharding import bytes_left_on_device, refusal, stage_of_layers, weight_bytes_by_part
 from penstock.performance.memory.sliding_pages import SlidingPages, slides
+from penstock.performance.memory.state_pages import StateBlocks, state_pages
 
 _USUAL_CONTEXT: Final = 8192
 
@@ -85,7 +86,8 @@ class CacheCapacity:
     """Tokens of the longest single request that still fits if activations, runtime and graphs take their P90 memory."""
     logged_tokens: int | None
     """Tokens that vLLM logs as the size of the KV cache of one rank, if it starts with `context_tokens` as its limit.
-    None if this is the number of tokens that the cache holds: vLLM counts differently only for layers with windows."""
+    None if this is the number of tokens that the cache holds: vLLM counts differently only for layers with windows and
+    for recurrent layers."""
 
 
 Obstacle = Literal["refused", "weights", "fraction", "context", "model_limit"]
@@ -112,6 +114,8 @@ class MemoryFit:
     """Budget of the device. None if the engine would refuse the split before it loads anything."""
     capacity: CacheCapacity | None
     obstacle: DoesNotFit | None
+    state_blocks: StateBlocks | None = None
+    """Blocks of vLLM's KV cache, of which each running request needs one for its states. None without such layers."""
 
     @property
     def fits(self) -> bool:
@@ -173,7 +177,11 @@ class DeviceRoom:
             capacity=capacity,
             obstacle=_memory_obstacle(self.deployment, budget)
             or _context_obstacle(self.deployment, budget, capacity, self._longest),
+            state_blocks=self._state_blocks(),
         )
+
+    def _state_blocks(self) -> StateBlocks | None:
+        return min((blocks for stage in self._stages if (blocks := stage.state_blocks())), default=None)
 
 
 class _Stage:
@@ -188,12 +196,13 @@ class _Stage:
         absorbed = absorbed_bytes(deployment, self.layers)
         if absorbed:
             self.weights[Part.ATTENTION] = self.weights.get(Part.ATTENTION, 0) + absorbed
-        self.weights = _on_device(self.weights, deployment.engine.offloaded_bytes)
+        self.weights = bytes_left_on_device(self.weights, deployment.engine.offloaded_bytes)
         self.activation = activation_reserve(deployment, last_stage=stage == deployment.parallelism.pp - 1)
         self.runtime = runtime_reserve(deployment, sum(self.weights.values()))
         self.graphs = graph_reserve(deployment)
         self.kv_bytes = self.cache_bytes_left("median")
         self._pages = _pages(deployment, self.layers)
+        self._states = state_pages(deployment, self.layers)
 
     def cache_bytes_left(self, case: Literal["low", "median", "high"]) -> int:
         """Return the bytes left for the cache.
@@ -245,11 +254,22 @@ class _Stage:
 
     def logged_tokens(self, tokens: int) -> int | None:
         """Return the tokens that vLLM logs as the size of the cache. None if all layers share one block table."""
+        by_request = self.deployment.engine.release.reaches(0, 20, 1)
+        if self._states is not None and self.kv_bytes > 0:
+            return self._states.logged_tokens(self.kv_bytes, tokens, by_request=by_request)
         if self._pages is None or self.kv_bytes <= 0:
             return None
-        if self.deployment.engine.release.reaches(0, 20, 1):
+        if by_request:
             return int(self.kv_bytes / self.start_bytes(tokens) * tokens)
         return self._pages.tokens_of_all_layers(self.kv_bytes)
+
+    def state_blocks(self) -> StateBlocks | None:
+        """Return the blocks of the stage's cache, least first. None if the stage keeps no states or is not vLLM's."""
+        if self._states is None:
+            return None
+        # A larger reserve leaves fewer blocks.
+        high, median, low = (self._states.blocks(self.cache_bytes_left(case)) for case in ("low", "median", "high"))
+        return StateBlocks(low, median, high)
 
     def requests(self, tokens: int, case: Literal["low", "median", "high"] = "median") -> float:
         """Return the number of requests with `tokens` tokens that fit.
@@ -274,16 +294,6 @@ def _pages(deployment: Deployment, layers: Sequence[int]) -> CompressedPages | S
         return CompressedPages(deployment, layers)
     sliding = deployment.engine.frees_windows and slides(deployment, layers)
     return SlidingPages(deployment, layers) if sliding else None
-
-
-def _on_device(weights: Mapping[Part, int], offloaded_bytes: int) -> dict[Part, int]:
-    """Subtract the bytes offloaded to host memory from each part of the weights, in proportion to its size.
-
-    Engines offload whole layers, so every part loses the same proportion of its bytes.
-    """
-    total = sum(weights.values())
-    kept = max(0, total - offloaded_bytes) / total if total else 1.0
-    return {part: int(held * kept) for part, held in weights.items()} if offloaded_bytes else dict(weights)
 
 
 def _capacity(stages: list[_Stage], deployment: Deployment, context_tokens: int, longest: int) -> CacheCapacity:

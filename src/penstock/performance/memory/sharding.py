@@ -1,6 +1,7 @@
 """Computes which part of each weight one device holds under tensor, expert and pipeline parallelism."""
 
 from collections import Counter
+from collections.abc import Mapping
 from math import ceil, gcd
 
 from penstock.fleet.deployment import Deployment, Parallelism
@@ -127,6 +128,16 @@ def _stages_holding(weight: Weight, stages: tuple[int, ...], pp: int, *, tied: b
         # A tied head is a second copy of the embedding table, on the last stage.
         return (0, pp - 1) if tied and pp > 1 else (0,)
     return (0,) if weight.part is Part.VISION else (pp - 1,)
+
+
+def bytes_left_on_device(weights: Mapping[Part, int], offloaded_bytes: int) -> dict[Part, int]:
+    """Subtract the bytes offloaded to host memory from each part of the weights, in proportion to its size.
+
+    Engines offload whole layers, so every part loses the same proportion of its bytes.
+    """
+    total = sum(weights.values())
+    kept = max(0, total - offloaded_bytes) / total if total else 1.0
+    return {part: int(held * kept) for part, held in weights.items()} if offloaded_bytes else dict(weights)
 
 
 def refusal(deployment: Deployment) -> str | None:

@@ -34,7 +34,7 @@ class SlidingPages:
             kinds.setdefault((_window(mixer), size), []).append(index)
         here = set(stage_layers)
         page = max(engine.block_tokens * size for _, size in kinds)
-        together = _layers_together([len(layers) for layers in kinds.values()], wide=engine.release.reaches(0, 20))
+        together = layers_together([len(layers) for layers in kinds.values()], wide=engine.release.reaches(0, 20))
         self._tables = [
             BlockTable(
                 window, _page_tokens(page, size, engine.block_tokens), (page,) * len(here & set(layers[at::cut]))
@@ -70,7 +70,7 @@ def _page_tokens(page_bytes: int, token_bytes: int, block_tokens: int) -> int:
     return block_tokens * (page_bytes // own) if page_bytes % own == 0 else block_tokens
 
 
-def _layers_together(counts: Sequence[int], *, wide: bool) -> int:
+def layers_together(counts: Sequence[int], *, wide: bool) -> int:
     """Return the number of layers per group.
 
     A group has as many layers as there are layers of the rarest kind. If the most common kind has only slightly more

@@ -19,6 +19,7 @@ from penstock.preflight.facts.situation import Launch
 from penstock.preflight.launch.context_ranks import context_ranks
 from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.setting import Setting
+from penstock.preflight.launch.state_blocks import MAX_REQUESTS, safe_requests, too_few_blocks
 from penstock.units import GIB, format_gib, parse_tokens
 
 _FEWEST_TOKENS: Final = 1024
@@ -116,8 +117,21 @@ def fit_to_memory(
 ) -> tuple[LaunchPlan, CutContext | None, MemoryFit]:
     """Add flags that make a proposed launch fit in memory.
 
-    The flags set a larger memory fraction or shorter steps first, then a shorter context.
+    The flags set a larger memory fraction or shorter steps first, then a shorter context, and last fewer requests at
+    once, if there are fewer blocks for recurrent states.
     """
+    plan, cut, memory = _fit_context(plan, deployment, asked)
+    safe = safe_requests(memory)
+    if safe is None or too_few_blocks(memory, plan.as_launch()) is None:
+        return plan, cut, memory
+    plan = plan.with_flags(Setting(name=MAX_REQUESTS, value=str(safe), why="the cache has a block of states for each"))
+    engine = replace(memory.deployment.engine, max_sequences=safe)
+    return plan, cut, DeviceRoom(replace(memory.deployment, engine=engine)).at(memory.context_tokens)
+
+
+def _fit_context(
+    plan: LaunchPlan, deployment: Deployment, asked: int | None
+) -> tuple[LaunchPlan, CutContext | None, MemoryFit]:
     wanted = asked or usual_context_tokens(deployment.model)
     flags = {setting: flag.replace("_", "-") for setting, flag in ENGINES[plan.engine].tuning_flags.items()}
     tuned = with_room(
