@@ -34,6 +34,7 @@ _CHOICES: Final = frozenset(
             "page-size",
         ),
         *("max-num-batched-tokens", "chunked-prefill-size", "max-num-seqs", "max-running-requests", "load-format"),
+        *("decode-context-parallel-size", "prefill-context-parallel-size"),
         *("page-size", "kv-cache-memory-bytes", "cpu-offload-gb", "speculative-config", "speculative-algorithm"),
     }
 )
