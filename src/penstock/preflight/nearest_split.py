@@ -80,7 +80,8 @@ def _with_kept_flags(ours: Preflight, answer: Preflight, knowledge: Knowledge) -
     Flags that were found wrong, or that the proposal sets itself, are left out. Flags that choose kernels, formats and
     sizes are added one by one, and each stays if the launch still passes.
     """
-    wrong = {flag.name.removeprefix("--").partition(" ")[0] for flag in answer.flags}
+    # A flag with one dash too few is kept with two.
+    wrong = {flag.name.lstrip("-").partition(" ")[0] for flag in answer.flags if flag.instead != f"-{flag.name}"}
     set_by_us = {name for flag in ours.plan.flags for name in (flag.name, long_name(flag.name))}
     left_out = wrong | set_by_us | _OURS
     typed = [

@@ -38,6 +38,7 @@ def test_named_launch_is_judged_as_engine(launch: Mapping[str, Any]) -> None:
     assert int(not answer.good) == launch["exit"], launch["says"]
     named = {reason for one in answer.answers for reason in reasons(one)}
     assert launch.get("named", "") in {"", *named}
+    assert launch.get("only") is None or named == {launch["only"]}
     verdicts = {one.readiness.value for one in answer.answers}
     assert launch.get("verdict") in {None, *verdicts}
     assert all(launch.get("prints", "") in one.plan.bare() for one in answer.answers)

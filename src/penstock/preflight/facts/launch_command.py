@@ -24,7 +24,11 @@ _SHORT: Final = {
     "-q": "quantization",
     "-n": "nnodes",
     "-sc": "speculative-config",
+    "-cc": "compilation-config",
+    "-r": "node-rank",
 }
+_OTHER_SHORT: Final = re.compile(r"-(O.*|ac|asc|dc|dp[abehlmnpr]|h|m|v)", re.DOTALL)
+"""Short names of options that no fact uses (vllm/engine/arg_utils.py, read in 0.16.0 to 0.33.0)."""
 _SAME: Final = {
     "tp": "tensor-parallel-size",
     "tp-size": "tensor-parallel-size",
@@ -76,6 +80,7 @@ def parse_command(text: str) -> tuple[ServingEngine | None, Launch]:
         typed=tuple(tokens),
         bare=frozenset(name for name, value in given.items() if value is None),
         torn=(*read.torn, *_extra_arguments(arguments)),
+        one_dash=frozenset(long_name(name) for word in _options(arguments) if (name := _meant_by_one_dash(word))),
         visible_devices=_visible(tokens, environment | inner),
         slices=any("MIG-" in word for word in (*tokens, *(environment | inner).values())),
     )
@@ -213,16 +218,37 @@ def _image_at(tokens: Sequence[str]) -> int | None:
 
 def _flags(tokens: Sequence[str]) -> Iterator[tuple[str, str | None]]:
     """Yield each flag with its value. The value is None if another option or nothing follows the flag."""
+    first = len(tokens) - len(_options(tokens))
     for number, token in enumerate(tokens):
         name, equals, value = token.partition("=")
         if name in _SHORT:
             key = _SHORT[name]
+        elif number >= first and (meant := _meant_by_one_dash(token)) is not None:
+            key = long_name(meant)
         elif name.startswith("--") and len(name) > 2:  # `--` alone ends options
             key = long_name(name[2:].replace("_", "-"))
         else:
             continue
         following = tokens[number + 1] if number + 1 < len(tokens) else "--"
         yield key, value if equals else (None if _is_option(following) else following)
+
+
+def _options(arguments: Sequence[str]) -> Sequence[str]:
+    """Return the words after the server's program. Options before it are those of Python or of a wrapper."""
+    names = [word.rpartition("/")[2] for word in arguments]
+    programs = [number for number, name in enumerate(names) if name in _SERVERS or name == "serve"]
+    return arguments[programs[0] + 1 :] if programs else arguments
+
+
+def _meant_by_one_dash(word: str) -> str | None:
+    """Return the name of an option that is typed with one dash and that no server has with one, or None.
+
+    argparse refuses such an option, or takes its first letter as an option and the rest as its value.
+    """
+    name = word.partition("=")[0]
+    if not _is_option(word) or name.startswith("--") or name.partition(".")[0] in _SHORT or name == "-":
+        return None
+    return None if _OTHER_SHORT.fullmatch(name.partition(".")[0]) else name[1:].replace("_", "-")
 
 
 def _is_option(word: str) -> bool:

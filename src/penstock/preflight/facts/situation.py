@@ -76,6 +76,8 @@ class Launch:
     """Words of the user's own command. The tuple is empty for a launch that preflight proposes."""
     bare: frozenset[str] = frozenset()
     """Flags to which the user's command gives no value."""
+    one_dash: frozenset[str] = frozenset()
+    """Flags that the user's command spells with one dash, which the engine's parser refuses. They count as meant."""
     torn: tuple[str, ...] = ()
     """Descriptions of the places in the user's command that a shell would misread."""
     visible_devices: int | None = None

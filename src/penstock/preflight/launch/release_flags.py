@@ -14,7 +14,9 @@ from penstock.preflight.facts.launch_command import long_name
 from penstock.preflight.facts.situation import Launch
 from penstock.preflight.rules.history import EngineFlags, History, turns_on
 
-FlagProblem = Literal["removed", "too_new", "not_known", "unknown", "misspelt", "unknown_value", "wrong_value"]
+FlagProblem = Literal[
+    "removed", "too_new", "not_known", "unknown", "misspelt", "one_dash", "unknown_value", "wrong_value"
+]
 _DERIVED = frozenset({"model-path"})
 """Internal names that users do not type: synonyms of the model argument."""
 
@@ -40,7 +42,7 @@ class FlagFinding:
     @property
     def stops(self) -> bool:
         """Whether the problem makes start-up fail. Engines ignore environment variables that they do not know."""
-        return self.name.startswith("--") or self.value is not None
+        return self.name.startswith("-") or self.value is not None
 
     @property
     def message(self) -> str:
@@ -57,6 +59,8 @@ class FlagFinding:
         if self.problem == "wrong_value":
             return f"{name} {self.instead}"
         near = f"; did you mean {self.instead}?" if self.instead else ""
+        if self.problem == "one_dash":
+            return f"{self.name} has one dash, and the parser refuses it (unrecognized arguments){near}"
         if self.problem == "unknown_value":
             unread = "" if self.certain else f"; not known whether {self.release} has it"
             return f"{name}: {'this release has' if self.certain else 'releases read have'} no such value{near}{unread}"
@@ -76,6 +80,11 @@ def _flags(launch: Launch, version: Release, known: EngineFlags) -> Iterator[Fla
         if "." in name or name in _DERIVED:
             continue
         listed = known.table_name(name)
+        if name in launch.one_dash:
+            meant = name if listed in known.flags.entries else _nearest_flag(name, known, version)
+            instead = None if meant is None else f"--{meant}"
+            yield FlagFinding(name=f"-{name}", problem="one_dash", release=str(version), instead=instead)
+            continue
         if listed in known.flags.entries:
             if (finding := release_finding(f"--{name}", listed, version, known.flags)) is not None:
                 yield finding
@@ -161,6 +170,7 @@ def expand_abbreviations(launch: Launch, known: EngineFlags, version: Release) -
         launch,
         flags={whole(name): value for name, value in launch.flags.items()},
         bare=frozenset(whole(name) for name in launch.bare),
+        one_dash=frozenset(whole(name) for name in launch.one_dash),
     )
 
 
