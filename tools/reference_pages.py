@@ -21,6 +21,7 @@ EXIT_CODES: Final = (
     (1, "a negative verdict: it does not fit, breaks, or is impossible"),
     (2, "usage: an argument is wrong or missing; one line says how to fix it"),
     (3, "an expected failure: an unknown name, a file that cannot be read, a network that does not answer"),
+    (4, "not checked: neither yes nor no, because too little was read to judge, such as the shape of a new model"),
     (70, "a bug; the traceback is printed"),
     (130, "interrupted with Ctrl-C"),
 )
@@ -173,7 +174,7 @@ def llms_text(pages: dict[Path, str]) -> str:
         "",
         "> Which AMD or NVIDIA GPUs serve an LLM, how fast, for how much, and will it start?",
         "",
-        "Every command takes --json and exits 0 (yes), 1 (negative verdict), 2 (usage) or 3 (expected failure).",
+        "Every command takes --json. It exits 0 (yes), 1 (no), 2 (usage), 3 (expected failure) or 4 (not checked).",
     ]
     for section, names in menu().items():
         lines += ["", f"## {section}", ""]

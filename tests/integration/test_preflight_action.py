@@ -139,12 +139,14 @@ def test_changed_launch_lines_are_checked_and_the_comment_is_replaced(checkout: 
     assert done.returncode == 1, done.stderr
     (_, comment) = Api.comments
     body = comment["body"]
-    assert body.startswith("<!-- penstock preflight -->\n### Penstock preflight: 1 of 3 changed launch lines fail\n")
+    assert body.startswith(
+        "<!-- penstock preflight -->\n### Penstock preflight: 1 of 3 changed launch lines fail, 1 not checked\n"
+    )
     assert "| `serve.sh:2` | 8 x h100_sxm, vllm 0.32.0 | **does not run** |" in body
     assert "flag: --swap-space was removed in 0.18.0" in body
     assert "Launch that would run:\n\n````sh\nvllm serve" in body
     assert "| `serve.sh:7` | 1 x mi300x, vllm 0.32.0 | runs" in body
-    assert "| `serve.sh:8` | 1 x h100_sxm, vllm 0.32.0 | undetermined |" in body
+    assert "| `serve.sh:8` | 1 x h100_sxm, vllm 0.32.0 | **not checked** |" in body
     assert "the catalog does not have nobody/knows-this" in body
     assert "Qwen" not in body
     assert (checkout.parent / "summary.md").read_text(encoding="utf-8") == body

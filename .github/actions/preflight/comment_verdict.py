@@ -28,6 +28,8 @@ TARGET = re.compile(r"(?:#|//|<!--)\s*penstock:\s*([\w:,.-]+)")
 PROMPT = re.compile(r"^(?:\$|-\s+run:|run:|CMD|RUN|ENTRYPOINT|exec)\s+")
 HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 MAX_LINES = 40
+NOT_CHECKED = 4
+"""Exit code of `penstock preflight` if nothing is known against a launch, because too little was read to judge."""
 TIMEOUT_S = 300
 WORDS = {
     "silent-wrong": "runs, but gives wrong answers",
@@ -35,7 +37,7 @@ WORDS = {
     "risk": "runs, with a risk",
     "slow": "runs, slower than the chip allows",
     "runs": "runs",
-    "undetermined": "undetermined",
+    "undetermined": "not checked",
 }
 
 
@@ -57,11 +59,18 @@ class CheckedLine:
     line: LaunchLine
     document: Mapping[str, Any] | None
     error: str = ""
+    code: int = 0
+    """Exit code of preflight."""
 
     @property
     def passes(self) -> bool:
         """Whether preflight finds nothing against the line."""
         return self.document is not None and bool(self.document["good"])
+
+    @property
+    def unchecked(self) -> bool:
+        """Whether nothing is known against the line, because too little was read to judge (exit code 4)."""
+        return self.code == NOT_CHECKED
 
 
 def launch_lines(path: str, text: str) -> Iterator[LaunchLine]:
@@ -118,7 +127,7 @@ def check(line: LaunchLine, on: str, options: Iterable[str]) -> CheckedLine:
     command = ["penstock", "preflight", "--on", line.on or on, "--command", line.command, "--json", *options]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)  # noqa: S603 - no shell
-        return CheckedLine(line=line, document=json.loads(done.stdout))
+        return CheckedLine(line=line, document=json.loads(done.stdout), code=done.returncode)
     except subprocess.TimeoutExpired:
         return CheckedLine(line=line, document=None, error=f"no answer within {TIMEOUT_S} s")
     except ValueError:
@@ -128,8 +137,11 @@ def check(line: LaunchLine, on: str, options: Iterable[str]) -> CheckedLine:
 
 def comment_text(checked: list[CheckedLine]) -> str:
     """Return the comment in Markdown: a table of verdicts, then the findings of each line with their fixes."""
-    failed = sum(not one.passes for one in checked)
+    unchecked = sum(one.unchecked for one in checked)
+    failed = sum(not one.passes for one in checked) - unchecked
     title = f"{failed} of {len(checked)} changed launch lines fail" if failed else "every changed launch line passes"
+    if unchecked:
+        title = f"{title}, {unchecked} not checked" if failed else f"{unchecked} of {len(checked)} not checked"
     rows = [MARK, f"### Penstock preflight: {title}", "", "| launch line | on | verdict |", "|---|---|---|"]
     details: list[str] = []
     for one in checked:
@@ -192,7 +204,7 @@ def _call(method: str, url: str, token: str, body: Mapping[str, str] | None = No
 
 
 def main() -> int:
-    """Check the changed lines, comment, and return 1 if one of them fails."""
+    """Check the changed lines, comment, and return 1 if one of them fails, or 4 if one could not be judged."""
     environment = os.environ
     event = json.loads(Path(environment["GITHUB_EVENT_PATH"]).read_text(encoding="utf-8"))
     if "pull_request" not in event:
@@ -219,7 +231,9 @@ def main() -> int:
             if error.code not in {HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND}:
                 raise
             sys.stdout.write("::notice::The token may not write comments; the verdict is in the job summary.\n")
-    return 0 if passes else 1
+    if passes:
+        return 0
+    return NOT_CHECKED if all(one.passes or one.unchecked for one in checked) and len(lines) <= MAX_LINES else 1
 
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ Row: TypeAlias = dict[str, Cell]
 
 NOTEBOOK_COLUMNS: Final = 110
 _REPR_CHARACTERS: Final = 199
+EXIT_NEGATIVE: Final = 1
+EXIT_NOT_CHECKED: Final = 4
+"""Exit code of an answer that is neither yes nor no, because too little was read to judge."""
 _PRE: Final = (
     '<pre style="font-family:monospace;line-height:1.3;white-space:pre;overflow-x:auto" role="figure" '
     'aria-label="{label}">{{code}}</pre>'
@@ -41,8 +44,13 @@ class ApiAnswer(ABC):
     def good(self) -> bool:
         """Return whether the verdict is positive.
 
-        The command exits with 0 if the verdict is positive, and with 1 otherwise.
+        The command exits with 0 if and only if the verdict is positive.
         """
+
+    @property
+    def exit_code(self) -> int:
+        """Return the exit code of the command: 0, 1 for a negative verdict, 4 if too little was read to judge."""
+        return 0 if self.good else EXIT_NEGATIVE
 
     def document(self) -> Mapping[str, object]:
         """Return the document that `--json` prints."""

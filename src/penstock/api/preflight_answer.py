@@ -7,10 +7,10 @@ from typing import ClassVar
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.api.answer import ApiAnswer, Row, device_label
+from penstock.api.answer import EXIT_NEGATIVE, EXIT_NOT_CHECKED, ApiAnswer, Row, device_label
 from penstock.preflight import Preflight
 from penstock.preflight.executed_speed import Speed
-from penstock.preflight.preflight_result import CheckedPool
+from penstock.preflight.preflight_result import CheckedPool, Readiness
 from penstock.preflight.strict_failures import strict_failures
 from penstock.preflight.unread_preflight import UnreadPreflight
 from penstock.report.preflight.document import PreflightDocument
@@ -35,14 +35,20 @@ class PreflightAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """Return whether no finding blocks a launch or makes answers silently wrong.
+        """Return whether enough was read to judge every launch, and nothing blocks it or makes answers silently wrong.
 
         With `strict`, every launch must also be free of risks and of undetermined parts, and its release must have
         been read. The verdict of a matrix is always positive.
         """
-        return self.matrix or all(
-            answer.passes and not (self.strict and strict_failures(answer)) for answer in self.answers
-        )
+        return self.exit_code == 0
+
+    @property
+    def exit_code(self) -> int:
+        """Return 1 if a launch fails, 4 if none is known to fail and one is undetermined, and 0 otherwise."""
+        if self.matrix:
+            return 0
+        fails = (not answer.passes or (self.strict and strict_failures(answer)) for answer in self.answers)
+        return EXIT_NEGATIVE if any(fails) else unchecked_code(self.answers)
 
     def rows(self) -> list[Row]:
         """Return one row per accelerator and engine."""
@@ -66,6 +72,11 @@ class PreflightAnswer(ApiAnswer):
 
     def _summary(self) -> tuple[str, Sequence[str]]:
         return self.answers[0].question.subject.model.name, [summary_of(answer) for answer in self.answers]
+
+
+def unchecked_code(answers: Iterable[Preflight | UnreadPreflight]) -> int:
+    """Return the exit code of launches against which nothing is known: 4 if one of them could not be judged."""
+    return EXIT_NOT_CHECKED if any(answer.readiness is Readiness.UNDETERMINED for answer in answers) else 0
 
 
 def summary_of(answer: Preflight | UnreadPreflight) -> str:

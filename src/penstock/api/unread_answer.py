@@ -8,10 +8,10 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.api.answer import Row
+from penstock.api.answer import EXIT_NEGATIVE, Row
 from penstock.api.launch_questions import LaunchQuestions
 from penstock.api.options.argument_types import Targets
-from penstock.api.preflight_answer import PreflightAnswer, row_of, summary_of
+from penstock.api.preflight_answer import PreflightAnswer, row_of, summary_of, unchecked_code
 from penstock.errors import UnknownArchitecture, UnknownName
 from penstock.preflight.unread_preflight import (
     UnreadPreflight,
@@ -34,9 +34,11 @@ class UnreadAnswer(PreflightAnswer):
     unread: tuple[UnreadPreflight, ...]
 
     @property
-    def good(self) -> bool:
-        """Return whether nothing is known against the launches. With `strict`, undetermined memory is not accepted."""
-        return not self.strict and all(answer.passes for answer in self.unread)
+    def exit_code(self) -> int:
+        """Return 1 if something is known against a launch or `strict` is asked, and 4 otherwise: never 0."""
+        if self.strict or not all(answer.passes for answer in self.unread):
+            return EXIT_NEGATIVE
+        return unchecked_code(self.unread)
 
     def rows(self) -> list[Row]:
         """Return one row per accelerator. Figures that need the shape are None."""

@@ -80,15 +80,15 @@ def _until_last_letter(line: list[Segment]) -> list[Segment]:
 
 
 def show(answer: "ApiAnswer", *, as_json: bool) -> None:
-    """Print an answer as JSON or for the terminal, and exit 1 if the verdict is negative."""
+    """Print an answer as JSON or for the terminal, and exit with its code if the verdict is not positive."""
     if as_json:
         click.echo(answer.to_json())
     else:
         console = stdout()
         # A command that users copy may be wider than the terminal.
         console.print(answer.render(console.width), crop=False)
-    if not answer.good:
-        raise click.exceptions.Exit(1)
+    if answer.exit_code:
+        raise click.exceptions.Exit(answer.exit_code)
 
 
 class Watch:

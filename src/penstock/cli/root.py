@@ -47,7 +47,7 @@ def _print_completion(context: click.Context, _: click.Parameter, shell: str | N
 app = DeclaredGroup(
     "penstock",
     help="Which AMD or NVIDIA GPUs serve your LLM, how fast, for how much, and will it start?\n\n"
-    "Exit codes: 0 success, 1 negative verdict, 2 usage error, 3 expected failure, 70 bug.",
+    "Exit codes: 0 success, 1 negative verdict, 2 usage error, 3 expected failure, 4 not checked, 70 bug.",
     epilog="Try: `penstock predict llama-3.3-70b --on h200,mi355x --precision fp8`",
     params=[
         click.Option(

@@ -291,8 +291,8 @@ def test_a_fleet_is_checked_pool_by_pool(tmp_path: Path) -> None:
     edited.write_text(
         CHAT.read_text(encoding="utf-8").replace("name: vllm", "name: trtllm").replace("0.32.0", "unstated")
     )
-    assert preflight(fleet=edited).good
-    assert not preflight(fleet=edited, strict=True).good
+    assert preflight(fleet=edited).exit_code == 4
+    assert preflight(fleet=edited, strict=True).exit_code == 1
     with pytest.raises(UsageError, match="leave out --on"):
         preflight(on="h100", fleet=CHAT)
 

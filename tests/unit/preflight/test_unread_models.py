@@ -47,7 +47,7 @@ def test_a_model_of_the_catalog_without_a_shape_is_answered_on_one_screen(
 ) -> None:
     answer = penstock.preflight(known.id, "mi355x:8")
     found = only(answer)
-    assert answer.good
+    assert answer.exit_code == 4
     assert found.readiness is Readiness.UNDETERMINED
     assert found.question.model.name == known.repo
     assert known.repo in found.plan.bare()
@@ -65,7 +65,7 @@ def test_the_release_that_registers_the_architecture_decides(release: str, block
     answer = penstock.preflight("deepseek-v4.1-flash", "b200:8", engine_version=release)
     found = only(answer)
     assert (found.readiness is Readiness.BLOCKED) is blocked
-    assert answer.good is not blocked
+    assert answer.exit_code == (1 if blocked else 4)
     assert [obstacle.kind for obstacle in found.obstacles] == (["architecture"] if blocked else [])
 
 
@@ -144,7 +144,7 @@ def test_a_repository_that_the_catalog_does_not_have_is_answered() -> None:
     line = "vllm serve some-org/My-Finetune-70B -tp 8"
     answer = penstock.preflight(on="h100:8", command=line)
     found = only(answer)
-    assert answer.good
+    assert answer.exit_code == 4
     assert found.readiness is Readiness.UNDETERMINED
     assert found.registrations == ()
     assert "hf:some-org/My-Finetune-70B" in shown(answer)

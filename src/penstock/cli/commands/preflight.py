@@ -52,8 +52,9 @@ def check_command(
     Reads the config and safetensors headers, and the weights only with --scan. Findings are grouped by effect:
     silent-wrong (the answers are wrong without an error), blocker (the engine does not start, or crashes), slow, info.
     A rule that cannot be decided is shown with the missing information. The answer is the verdict, the findings with
-    their fixes, and one command; --explain shows the rest. Exits 1 if a finding is silent-wrong or a blocker. With
-    --probe, queries a running server and compares its log-probabilities with a reference.
+    their fixes, and one command; --explain shows the rest. Exits 1 if a finding is silent-wrong or a blocker,
+    and 4 if too little was read to judge. With --probe, queries a running server and compares its log-probabilities
+    with a reference.
 
     Examples:
 

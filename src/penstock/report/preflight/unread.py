@@ -19,7 +19,7 @@ from penstock.report.drawing.json_document import at
 from penstock.report.preflight.document import FindingDocument, FlagDocument, LaunchDocument
 from penstock.report.preflight.headline import READINESS, STYLES, command_text
 
-_NO_SHAPE: Final = "undetermined: the shape of this model is not read"
+_NO_SHAPE: Final = "not checked: the shape of this model is not read"
 _SHOWN: Final = (Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING, Severity.SLOW)
 
 
