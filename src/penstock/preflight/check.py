@@ -6,6 +6,7 @@ from penstock.performance.memory.budget import DeviceRoom
 from penstock.preflight.facts.derive_facts import derive_facts
 from penstock.preflight.facts.situation import Launch, Situation
 from penstock.preflight.launch.flag_values import check_values, requested_backend
+from penstock.preflight.launch.images import newest_rocm
 from penstock.preflight.launch.online_quantisation import as_launched
 from penstock.preflight.launch.propose_launch import host_of, propose_launch, recipe_of
 from penstock.preflight.launch.release_flags import check_flags
@@ -78,6 +79,7 @@ def check(question: PreflightQuestion, knowledge: Knowledge) -> Preflight:
         served=engines_measured_with(question.subject.model, question.accelerator.id, knowledge.served),
         newer_than_read=last_read_release(question.engine, question.version, knowledge.standings),
         older_than_read=first_read_release(question.version, knowledge.flags[question.profile.server]),
+        rocm_read=newest_rocm(knowledge.images),
         unknown=tuple(knowledge.engines.get(question.engine, {}).get("unknown", ())),
     )
 

@@ -122,6 +122,8 @@ class Preflight:
     """The newest release before the checked one whose source code was read. None if the checked release was read."""
     older_than_read: Release | None = None
     """The first release whose flags were read, if the checked release is older. Otherwise None."""
+    rocm_read: Release | None = None
+    """The newest ROCm release of which anything was read."""
     unknown: tuple[str, ...] = ()
     """What is not known of the engine, in sentences. The tuple is empty for an engine whose source code was read."""
 
@@ -157,7 +159,10 @@ class Preflight:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on the parts of the user's launch command that were not checked."""
+        """Notes on what was not checked: a newer ROCm, and parts of the user's launch command."""
+        rocm = self.facts["host.rocm"] if self.facts["platform"] == "rocm" else None
+        newer = isinstance(rocm, Release) and self.rocm_read is not None and rocm > self.rocm_read
+        beyond = [f"ROCm {rocm}, which was not read beyond {self.rocm_read}"] if newer else []
         subject, served, config = self.question.subject, self.launch.flag("model-path"), self.launch.flag("config")
         found = [] if config is None else [f"--config {config} is not read, so its settings are not checked"]
         if served is not None and compare_served(subject, served) == "cannot_tell":
@@ -172,7 +177,7 @@ class Preflight:
         if self.uncounted_cache is not None:
             found.append(f"how many bytes a token takes in a KV cache of {self.uncounted_cache[:40]}, so what fits")
         found += unchecked_keys(self.launch)
-        return tuple(found) if self.launch.typed else ()
+        return (*beyond, *(found if self.launch.typed else ()))
 
     @property
     def passes(self) -> bool:

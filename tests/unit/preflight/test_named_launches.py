@@ -41,6 +41,7 @@ def test_named_launch_is_judged_as_engine(launch: Mapping[str, Any]) -> None:
     assert launch.get("only") is None or named == {launch["only"]}
     verdicts = {one.readiness.value for one in answer.answers}
     assert launch.get("verdict") in {None, *verdicts}
+    assert all(launch.get("note") in {None, *one.notes} for one in answer.answers)
     assert all(launch.get("prints", "") in one.plan.bare() for one in answer.answers)
 
 

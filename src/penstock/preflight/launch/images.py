@@ -84,6 +84,15 @@ def rocm_of_image(image: str | None, version: Release, table: Mapping[str, Any])
     return None if word is None else word[4] or ".".join(word.groups()[:3])
 
 
+def newest_rocm(table: Mapping[str, Any]) -> Release:
+    """Return the newest ROCm release of which an image was read."""
+    words = (
+        found[4] or ".".join(found.groups()[:3]) for tag in table["atom"].values() for found in _ROCM_WORD.finditer(tag)
+    )
+    bases = (rocm for since, rocm in table["vllm"].items() if since != "last_read")
+    return max(Release(text) for text in (*words, *bases))
+
+
 def released_image(engine: ServingEngine, version: Release, table: Mapping[str, Any]) -> str | None:
     """Return the image that is known to hold exactly this release of ATOM's server, or None."""
     tags = table["atom"] if engine == "atom" else {}
