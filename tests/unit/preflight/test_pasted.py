@@ -194,7 +194,7 @@ def test_a_file_of_flags_is_said_to_be_unread() -> None:
 
 def test_a_variable_that_is_ignored_is_counted() -> None:
     text = shown(100, f"VLLM_ATTENTION_BACKEND=FLASHINFER vllm serve {LLAMA} -tp 8")
-    assert " rules: 1 ignored\n" in text
+    assert " on this chip: 1 ignored\n" in text
     assert "! VLLM_ATTENTION_BACKEND was removed in 0.15.0 and is ignored; use --attention-backend\n" in text
 
 

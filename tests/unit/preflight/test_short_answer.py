@@ -130,3 +130,20 @@ def test_strict_fails_on_whatever_is_open(model: str, on: str, more: dict[str, s
 @pytest.mark.parametrize(("model", "on"), [("llama-3.1-8b", "h100"), ("deepseek-r1", "mi355x:8")])
 def test_strict_passes_where_nothing_is_open(model: str, on: str) -> None:
     assert penstock.preflight(model, on, strict=True).good
+
+
+@pytest.mark.parametrize(
+    ("on", "engine", "most"), [("h100", "sglang", 17), ("mi300x", "sglang", 37), ("h100", "vllm", 39)]
+)
+def test_headline_counts_only_rules_that_apply(on: str, engine: str, most: int) -> None:
+    """Attack: "150 rules: nothing found", where 17 could apply to SGLang on NVIDIA."""
+    answer = penstock.preflight("llama-3.1-8b", on, engine=engine)
+    (one,) = answer.answers
+    assert 0 < one.assessment.rules_checked <= most
+    assert f"\n{one.assessment.rules_checked} rules for {engine} {one.question.version} on this chip: " in shown(answer)
+
+
+def test_no_rule_beyond_the_count_applies() -> None:
+    for on in ("mi300x", "mi355x", "h100", "b200"):
+        (one,) = penstock.preflight("gpt-oss-120b", on).answers
+        assert len(one.assessment.findings) + len(one.assessment.undetermined) <= one.assessment.rules_checked

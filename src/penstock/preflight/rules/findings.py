@@ -9,6 +9,8 @@ from penstock.preflight.rules.condition import Facts, Unknown, Value
 from penstock.preflight.rules.history import EngineFlags
 from penstock.preflight.rules.rule import Rule, Severity
 
+_OF_A_SETUP = frozenset({"engine", "version", "platform", "chip", "accelerator", "chip.fp8", "chip.fp4"})
+"""Facts of an engine and a chip. A rule that they rule out applies to no model and no launch there."""
 _WORTH_ASKING = frozenset({Severity.SILENT_WRONG, Severity.BLOCKER, Severity.WARNING})
 
 
@@ -52,6 +54,7 @@ class Assessment:
     findings: tuple[Finding, ...]
     undetermined: tuple[Undetermined, ...]
     rules_checked: int
+    """Number of rules that can apply to this engine, release and chip. The others were never in question."""
 
     def of(self, severity: Severity) -> tuple[Finding, ...]:
         """Return the findings that have a severity."""
@@ -84,8 +87,11 @@ def assess(
     cited: Mapping[str, str] = {}
     if isinstance(engine, str) and isinstance(version, Release):
         last_read, cited = last_read_release(engine, version, learned), learned.get((engine, version), {})
+    setup: Facts = {name: value for name, value in facts.items() if name in _OF_A_SETUP}
     findings, undetermined, checked = [], [], 0
     for rule in rules:
+        if rule.holds(setup) is False:
+            continue
         checked += 1
         truth = rule.holds(facts)
         if truth:

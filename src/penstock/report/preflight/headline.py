@@ -64,7 +64,8 @@ def headline(answer: Preflight) -> Text:
     if read is not None and question.engine in LEARNABLE:
         learn = f"penstock preflight learn {question.engine}=={question.version}"
         text.append(f"\nto read this release: {learn}", style="bold yellow")
-    text.append(f"\n{answer.assessment.rules_checked} rules: {_counts(answer)}", style="not bold dim")
+    checked = f"{answer.assessment.rules_checked} rules for {question.engine} {question.version} on this chip"
+    text.append(f"\n{checked}: {_counts(answer)}", style="not bold dim")
     if answer.unknown:
         text.append(f"\n{question.engine}: {question.profile.what}", style="not bold")
     return text

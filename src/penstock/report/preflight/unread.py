@@ -64,7 +64,8 @@ def _lines(answer: UnreadPreflight) -> Iterator[tuple[str, str]]:
     yield f"missing: {model.reason}", "dim"
     undecided, checked = len(assessment.undetermined), assessment.rules_checked
     found = f"{len(assessment.findings)} findings" if len(assessment.findings) != 1 else "1 finding"
-    yield f"{checked} rules: {found}; {undecided} cannot be decided without the shape", "dim"
+    setup = f"{answer.question.engine} {answer.question.version} on this chip"
+    yield f"{checked} rules for {setup}: {found}; {undecided} cannot be decided without the shape", "dim"
     if answer.newer_than_read is not None and answer.question.engine in LEARNABLE:
         named = f"{answer.question.engine}=={answer.question.version}"
         yield f"to read this release: penstock preflight learn {named}", "bold yellow"
