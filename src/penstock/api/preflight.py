@@ -12,6 +12,7 @@ from penstock.api.preflight_answer import PreflightAnswer
 from penstock.api.progress import ProgressListener
 from penstock.checkpoint import open_checkpoint
 from penstock.checkpoint.fp8.scan import scan_bytes, scan_fp8
+from penstock.checkpoint.related_names import open_related
 from penstock.errors import UnknownArchitecture, UnknownName, UsageError
 from penstock.performance.shipped.shipped_drafts import shipped_drafts
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies
@@ -49,12 +50,16 @@ def preflight(options: PreflightOptions) -> PreflightAnswer:
     try:
         subject = _subject(named, options.watch, scan=options.scan)
     except (UnknownArchitecture, UnknownName) as reason:
+        related = open_related(named) if isinstance(reason, UnknownName) and not options.scan else None
         on = options.on or choices.target
-        if on is None or options.matrix or options.scan:
+        if related is not None:
+            subject = subject_of(related, named)
+        elif on is None or options.matrix or options.scan:
             raise
-        from penstock.api.unread_answer import answer_without_shape  # noqa: PLC0415 - few models need it
+        else:
+            from penstock.api.unread_answer import answer_without_shape  # noqa: PLC0415 - few models need it
 
-        return answer_without_shape(named, reason, choices, on, strict=options.strict)
+            return answer_without_shape(named, reason, choices, on, strict=options.strict)
     _refuse_other_model(named, subject, choices.model)
     if options.matrix:
         if options.on is not None or options.command is not None:

@@ -23,6 +23,8 @@ class Checkpoint:
     """Parsed config.json, for properties that ModelSpec does not keep (activation schemes, KV scales)."""
     sidecar: Config | None = None
     """Parsed hf_quant_config.json, if there is one."""
+    assumed: str = ""
+    """What is assumed of the checkpoint without its own config; empty if its config was read."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -177,7 +177,8 @@ class Preflight:
         if self.uncounted_cache is not None:
             found.append(f"how many bytes a token takes in a KV cache of {self.uncounted_cache[:40]}, so what fits")
         found += unchecked_keys(self.launch)
-        return (*beyond, *(found if self.launch.typed else ()))
+        assumed = (subject.assumed,) if subject.assumed else ()
+        return (*assumed, *beyond, *(found if self.launch.typed else ()))
 
     @property
     def passes(self) -> bool:

@@ -40,6 +40,8 @@ class Subject:
     """Path or repository of the checkpoint, as a launch command names it."""
     repository: str | None = None
     """Hub repository of the checkpoint. The repository is None for a checkpoint on disk."""
+    assumed: str = ""
+    """What is assumed of the checkpoint without its own config, for notes; empty if its config was read."""
     rope: str | None = None
     """Type of RoPE scaling in the checkpoint's config. The type is None if the available config does not state it."""
     stored: StoredFacts | None = None

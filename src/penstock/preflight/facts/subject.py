@@ -21,6 +21,7 @@ def subject_of(checkpoint: Checkpoint, name: str) -> Subject:
         scheme=read_scheme(checkpoint.spec, checkpoint.config, checkpoint.sidecar),
         name=_callable_name(checkpoint, name),
         repository=_repository(checkpoint, name),
+        assumed=checkpoint.assumed,
         rope=_rope(checkpoint),
         stored=None if checkpoint.tensors is None else stored_facts(checkpoint.tensors),
     )
