@@ -46,6 +46,8 @@ _ACCELERATORS: Final[tuple[tuple[str, str], ...]] = (
     (r"H100 NVL", "h100_nvl"),
     (r"H100 PCIe", "h100_pcie"),
     (r"\bH100.*HBM3", "h100_sxm"),
+    (r"\bH800.*HBM3|\bH800$", "h800_sxm"),
+    (r"\bH20-3e", "h20_3e"),
     (r"\bH20$", "h20"),
     (r"A100-SXM4-80GB", "a100_80gb_sxm"),
     (r"A100 80GB PCIe", "a100_80gb_pcie"),
