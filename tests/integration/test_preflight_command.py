@@ -135,6 +135,7 @@ def test_a_mistake_ends_the_process_with_2(penstock: Run) -> None:
         (("preflight", "--probe", "http://127.0.0.1:9", "--save-reference", "x.json"), 3),
         (("preflight", "nobody", "--on", "mi300x"), 3),
         (("fp8", "scan", "nowhere"), 3),
+        (("fit", "minimax-m3.1-flash", "--on", "h200"), 4),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(

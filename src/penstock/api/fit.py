@@ -77,8 +77,8 @@ def fit(options: FitOptions) -> FitAnswer:
     try:
         spec = model_choice(options.model, options.precision)
     except UnknownArchitecture as reason:
-        hint = "memory is undetermined without the shape; `penstock preflight` answers what needs no shape"
-        raise UnknownArchitecture(f"{reason}; {hint}") from None
+        hint = "`penstock preflight` answers what needs no shape"
+        raise UnknownArchitecture(f"not known here, nothing checked: {reason}; {hint}") from None
     if options.draft and Part.MTP not in spec.params_by_part:
         raise UsageError(f"--draft: {spec.name} has no multi-token-prediction layers of its own; drop this flag")
     context_tokens = asked_tokens or usual_context_tokens(spec)

@@ -42,7 +42,7 @@ class CatalogModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadCatalogModel:
-    """Model known by name whose shape no reader of this version knows."""
+    """Model known by name whose shape no reader of this version knows. Its architecture may be `unknown` too."""
 
     id: str
     repo: str

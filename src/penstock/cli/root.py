@@ -12,10 +12,11 @@ import click
 from penstock import __version__
 from penstock.cli.declared_commands import DeclaredGroup
 from penstock.cli.flags.renamed_options import refuse_renamed
-from penstock.errors import PenstockError, UsageError
+from penstock.errors import PenstockError, UnknownArchitecture, UsageError
 
 EXIT_USAGE = 2
 EXIT_EXPECTED_FAILURE = 3
+EXIT_NOT_CHECKED = 4
 EXIT_BUG = 70
 """Exit code of a bug, which is EX_SOFTWARE of sysexits.h. Python's exit code for an exception is 1, but here 1 means a
 negative verdict."""
@@ -74,7 +75,7 @@ app = DeclaredGroup(
 def main() -> None:
     """Run the command line.
 
-    Expected failures print one line and exit with 2 or 3. A bug prints its traceback and exits with 70.
+    Expected failures print one line and exit with 2, 3 or 4. A bug prints its traceback and exits with 70.
     """
     _prepare_streams()
     warnings.formatwarning = _one_line
@@ -86,7 +87,7 @@ def main() -> None:
         app()
     except PenstockError as error:
         click.echo(f"Error: {error}", err=True)
-        sys.exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_EXPECTED_FAILURE)
+        sys.exit(_exit_code(error))
     except BrokenPipeError:
         # The reader of the pipe has closed it (`| head`); redirect stdout so that exit does not write to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -95,6 +96,13 @@ def main() -> None:
 
         traceback.print_exc()
         sys.exit(EXIT_BUG)
+
+
+def _exit_code(error: PenstockError) -> int:
+    """Return the exit code of an expected error. Of a model whose shape no reader knows, nothing was checked."""
+    if isinstance(error, UnknownArchitecture):
+        return EXIT_NOT_CHECKED
+    return EXIT_USAGE if isinstance(error, UsageError) else EXIT_EXPECTED_FAILURE
 
 
 def _one_line(message: Warning | str, *_: object, **__: object) -> str:

@@ -99,6 +99,8 @@ class UnreadPreflight:
 def unread_model(name: str, reason: UnknownArchitecture) -> UnreadModel:
     """Return the model that a user names and whose shape could not be read for a reason."""
     files = open_config(name)
+    if files.config.texts("architectures")[0] == UNKNOWN_ARCHITECTURE:
+        return unknown_repository(files.repository or name)
     called = files.repository or name.removeprefix("hf:").partition("@")[0]
     return UnreadModel(
         name=called.removesuffix("config.json").rstrip("/") or ".",
