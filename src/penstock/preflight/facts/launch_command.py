@@ -27,8 +27,8 @@ _SHORT: Final = {
     "-cc": "compilation-config",
     "-r": "node-rank",
 }
-_OTHER_SHORT: Final = re.compile(r"-(O.*|ac|asc|dc|dp[abehlmnpr]|h|m|v)", re.DOTALL)
-"""Short names of options that no fact uses (vllm/engine/arg_utils.py, read in 0.16.0 to 0.33.0)."""
+_OTHER_SHORT: Final = re.compile(r"-(O.*|ac|asc|dc|dp[abehlmnpr]|h|m|v|l?c)", re.DOTALL)
+"""Short names of options that no fact uses (vllm/engine/arg_utils.py, read in 0.16.0 to 0.33.0), and a shell's -c."""
 _SAME: Final = {
     "tp": "tensor-parallel-size",
     "tp-size": "tensor-parallel-size",

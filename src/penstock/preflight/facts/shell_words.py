@@ -12,6 +12,8 @@ from penstock.errors import UsageError
 _REMARK: Final = re.compile(r"(^|\s)#\s.*$", re.MULTILINE)
 _BLANK_AFTER: Final = re.compile(r"\\[ \t]+\n")
 _NEW_LINE: Final = re.compile(r"\n\s*(?=(--?[A-Za-z][\w-]*))")
+_NEXT_COMMAND: Final = re.compile(r"\n\s*(?=(?:curl|wget|tail|sleep|wait|echo|until|while|for|kill|cat|grep|watch)\s)")
+"""Start of another command, such as the query of a server that the line before starts."""
 _DASH: Final = re.compile(r"(?<!\S)[\u2012-\u2015\u2212]{1,2}(?=([A-Za-z][\w-]*))")
 _QUOTES: Final = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
 _COMMAND: Final = re.compile(r"\$\([^()]*\)|`[^`]*`")
@@ -40,7 +42,7 @@ def shell_words(text: str) -> ShellWords:
     if _BLANK_AFTER.search(text):
         torn.append("a blank follows the backslash at the end of a line, so the shell ends the command there")
     text = _BLANK_AFTER.sub(" ", text).replace("\\\n", " ")
-    text = _REMARK.sub("", text)
+    text = _NEXT_COMMAND.sub(" && ", _REMARK.sub("", text))
     if (line := _NEW_LINE.search(text)) is not None:
         torn.append(f"the line before {line[1]} ends without a backslash, so the shell ends the command there")
     if (dash := _DASH.search(text)) is not None:
