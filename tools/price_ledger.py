@@ -1,7 +1,7 @@
 """Keeps prices append-only: a digest per recorded price, so that an edit to an old one cannot pass unseen.
 
-The digest is of what was published. What the catalog says about it (`component`, `corrected_by`, `available`) has a line
-of its own: the line of the price stays true, and neither setting nor clearing it passes unseen.
+The digest is of what was published. What the catalog says about it (`component`, `corrected_by`, `available`) has a
+line of its own: the line of the price stays true, and neither setting nor clearing it passes unseen.
 
 `make ledger` adds lines for new prices. `--check` fails when a price changed, vanished, or is not recorded yet.
 """
