@@ -62,3 +62,27 @@ def test_beside_the_measured_load_energy_is_that_of_the_power_model() -> None:
     (energy,) = answer_of(newest(CELLS[1]), 45).energies
     assert energy is not None
     assert energy.tier != "measured"
+
+
+def test_median_of_all_runs_overrules_one_run() -> None:
+    """Attack: one day's 15.8 ms at 32 users, between 5.8 at 16 and 9.7 at 64, hid the median of all runs, 8.5."""
+    answer = predict("gpt-oss-120b", "h100:4", engine="vllm", input_tokens=922, output_tokens=922, concurrency=32)
+    assert isinstance(answer, PredictAnswer)
+    (prediction,) = answer.predictions
+    run, median = (
+        next(
+            row
+            for row in load_measurements("h100_sxm")
+            if (row.model, row.engine, row.tp, row.concurrency) == ("gpt-oss-120b", "vllm", 4, 32)
+            and (round(row.input_tokens), round(row.output_tokens), row.dated) == (922, 922, dated)
+            and not row.drafted
+        )
+        for dated in ("day", "up_to")
+    )
+    assert run.tpot_s is not None
+    assert median.tpot_s is not None
+    assert run.tpot_s > 1.15 * median.tpot_s
+    assert prediction.tier == "measured"
+    assert prediction.tpot_s.value == pytest.approx(median.tpot_s, rel=0.02)
+    assert prediction.tpot_s.low < median.tpot_s < run.tpot_s <= prediction.tpot_s.high * 1.01
+    assert prediction.output_tokens_per_s.value == pytest.approx(median.output_tokens_per_s, rel=0.02)

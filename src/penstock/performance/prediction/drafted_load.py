@@ -71,8 +71,8 @@ class DraftedCurve:
         """Return the measurements of this setup, and the difference of each from the prediction."""
         measured = self.evidence.measured
         day = float(measured.cases.day.max())
-        newest = newest_of_each_load(measured.cases, measured.seconds, self.rows, day)
-        then, log_seconds = measured.cases.take(newest), np.log(measured.seconds[newest])
+        newest = newest_of_each_load(measured.cases, measured.answer_s, self.rows, day)
+        then, log_seconds = measured.cases.take(newest), np.log(measured.answer_s[newest])
         if not len(newest):
             return OwnMeasurements(loads=then.log_load, log_seconds=log_seconds, drift=log_seconds), log_seconds
         now = self.cases(tuple(zip(then.users, then.input_tokens, then.output_tokens, strict=True)))
