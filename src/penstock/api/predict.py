@@ -1,7 +1,8 @@
 """Predicts throughput and latency: `penstock.predict`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -24,7 +25,13 @@ from penstock.model import ModelSpec
 from penstock.performance.calibration.own_correction import fingerprint_of
 from penstock.performance.disaggregated.disaggregated_prediction import DisaggregatedPrediction
 from penstock.performance.prediction.energy_per_token import Energy, energy_of
-from penstock.performance.prediction.measured_cell import measured_energy, rows_of_cell, with_measured_rate
+from penstock.performance.prediction.measured_cell import (
+    measured_energy,
+    rows_of_cell,
+    rows_of_setup,
+    with_measured_rate,
+)
+from penstock.performance.prediction.measured_load import RequestedLoad
 from penstock.performance.prediction.nearest_measurements import nearest_measurements
 from penstock.performance.prediction.predict_deployment import Prediction, Range
 from penstock.performance.shipped.shipped_energy import shipped_power
@@ -178,10 +185,10 @@ def _predict_aggregated(
         )
     if not options.roofline:
         _refuse_emulated(placing)
-    found = [
-        _with_evidence(placing.predict(accelerator, devices, load, roofline=options.roofline), family)
-        for accelerator, devices in counted_targets(placing.options.on)
-    ]
+    found = []
+    for accelerator, devices in counted_targets(placing.options.on):
+        predicted = placing.predict(accelerator, devices, load, roofline=options.roofline)
+        found.append(_with_evidence(predicted, family, partial(placing.predict_again, predicted)))
     if not options.roofline:
         require_used(placing.efficiencies, (fingerprint_of(one.deployment, one.measured_engine) for one, _, _ in found))
     return PredictAnswer(
@@ -206,12 +213,14 @@ def _refuse_emulated(placing: RequestedDeployment) -> None:
             )
 
 
-def _with_evidence(predicted: Prediction, family: str) -> tuple[Prediction, Energy | None, tuple[Measurement, ...]]:
+def _with_evidence(
+    predicted: Prediction, family: str, predict_at: Callable[[RequestedLoad], Prediction]
+) -> tuple[Prediction, Energy | None, tuple[Measurement, ...]]:
     """Return a prediction with its energy and the nearest measurements. Measured figures of its cell are the answer."""
     rows = load_measurements(predicted.deployment.accelerator.id)
-    cell = rows_of_cell(predicted, rows, _family_of, family)
-    prediction = with_measured_rate(predicted, cell)
-    energy = measured_energy(energy_of(prediction, shipped_power()), prediction, cell)
+    own = rows_of_setup(predicted, rows, _family_of, family)
+    prediction = with_measured_rate(predicted, own, predict_at)
+    energy = measured_energy(energy_of(prediction, shipped_power()), prediction, rows_of_cell(predicted, own))
     return prediction, energy, tuple(nearest_measurements(prediction, rows, _family_of, family=family))
 
 

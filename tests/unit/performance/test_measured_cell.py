@@ -86,3 +86,25 @@ def test_median_of_all_runs_overrules_one_run() -> None:
     assert prediction.tpot_s.value == pytest.approx(median.tpot_s, rel=0.02)
     assert prediction.tpot_s.low < median.tpot_s < run.tpot_s <= prediction.tpot_s.high * 1.01
     assert prediction.output_tokens_per_s.value == pytest.approx(median.output_tokens_per_s, rel=0.02)
+
+
+@pytest.mark.parametrize("cell", CELLS[1:2])
+def test_rate_is_continuous_around_a_measured_load(cell: tuple[str, str, str, str, int, int, int, str]) -> None:
+    row = newest(cell)
+    fewer, at, more = (answer_of(row, cell[6] + users).predictions[0].output_tokens_per_s.value for users in (-1, 0, 1))
+    assert abs(more / at - 1) < 0.05
+    assert abs(fewer / at - 1) < 0.05
+
+
+def test_rate_rises_from_user_to_user() -> None:
+    """Attack: DeepSeek-R1 in FP8 on MI355X made 2,487 tok/s with 63 users, 2,354 with 64 and 2,534 with 65."""
+    rates = [
+        answer.predictions[0].output_tokens_per_s.value
+        for users in (63, 64, 65)
+        if isinstance(
+            answer := predict("deepseek-r1", "mi355x:8", precision="fp8", engine="vllm-atom", concurrency=users),
+            PredictAnswer,
+        )
+    ]
+    assert rates[0] < rates[1] < rates[2]
+    assert rates[2] / rates[0] < 1.03 * 65 / 63
