@@ -1,12 +1,14 @@
 """Writes the setup, the conclusion, the uncertainty and the next commands of a prediction."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import floor, log10
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
 from penstock.model import ModelSpec
+from penstock.performance.prediction.enough_room import changes_with_room
 from penstock.performance.prediction.predict_deployment import Prediction, Range
 from penstock.report.drawing.shell_lines import shell_lines
 
@@ -21,6 +23,19 @@ _UNMEASURED: Final[Mapping[str, str]] = {
     "transferred": "only other models, engines or accelerators were measured",
     "roofline": "a bound from the data sheet, not an estimate",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndeterminedTarget:
+    """A requested accelerator without a prediction, and the reason."""
+
+    accelerator: str
+    reason: str
+
+
+def undetermined_lines(targets: Sequence[UndeterminedTarget]) -> list[Text]:
+    """Write why accelerators have no prediction, one line for each."""
+    return [Text(f"{target.accelerator}: undetermined: {target.reason}", style="yellow") for target in targets]
 
 
 def deployment_name(prediction: Prediction) -> str:
@@ -63,11 +78,9 @@ def conclusion(predictions: Sequence[Prediction], costs: Sequence[Range | None])
 
     `costs` are dollars of rent per million output tokens, one for each prediction.
     """
-    fitting = sorted(
-        (one for one in predictions if one.memory.fits), key=lambda one: -one.output_tokens_per_s_per_device
-    )
+    fitting = sorted((one for one in predictions if one.serves), key=lambda one: -one.output_tokens_per_s_per_device)
     if not fitting:
-        return Text("Result: the model fits on none of these accelerators.")
+        return Text(f"Result: {'. '.join(what_would_serve(one) for one in predictions)}.")
     best, *others = fitting
     told = f"Result: {deployment_name(best)} delivers {best.output_tokens_per_s_per_device:,.0f} tok/s per device"
     if others:
@@ -75,6 +88,30 @@ def conclusion(predictions: Sequence[Prediction], costs: Sequence[Range | None])
         less = 1 - second.output_tokens_per_s_per_device / best.output_tokens_per_s_per_device
         told += f", the most of those compared; {deployment_name(second)} delivers {less:.0%} less"
     return Text.assemble(f"{told}.\n", _cheapest(predictions, costs), (_uncertainty(fitting), "dim"))
+
+
+def obstacle_of(prediction: Prediction) -> str | None:
+    """Write why a deployment does not serve the load; None if it does."""
+    users, obstacle = f"{prediction.concurrency:,.0f}", prediction.memory.obstacle
+    if obstacle is not None:
+        return obstacle.reason
+    if prediction.serves:
+        return None
+    return f"too small for {users} in flight: {prediction.running:,.0f} {'runs' if prediction.running < 2 else 'run'}"
+
+
+def what_would_serve(prediction: Prediction) -> str:
+    """Write that a deployment does not serve the load, and what would: more devices, or fp8 weights."""
+    memory, name = prediction.memory, deployment_name(prediction)
+    small = f"{name} is too small for {prediction.concurrency:,.0f} in flight: "
+    if memory.obstacle_is("weights"):
+        why = f"{small}the weights do not fit"
+    elif memory.obstacle_is("context"):
+        why = f"{small}no request of {memory.context_tokens:,} tokens fits"
+    else:
+        why = f"{name} {'is' if memory.fits else 'does not run this:'} {obstacle_of(prediction)}"
+    changes = changes_with_room(prediction)
+    return f"{why}; use {' or '.join(changes)}" if changes else why
 
 
 def _cheapest(predictions: Sequence[Prediction], costs: Sequence[Range | None]) -> str:

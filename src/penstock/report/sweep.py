@@ -19,6 +19,7 @@ from penstock.report.predict_summary import (
     reasons_to_doubt,
     setup_line,
     uncertainty_line,
+    what_would_serve,
 )
 
 _MARKS: Final = (("●", "cyan"), ("▲", "yellow"), ("■", "magenta"), ("◆", "green"), ("▼", "red"), ("★", "blue"))
@@ -77,6 +78,8 @@ def render_sweep(model: ModelSpec, series: Sequence[Series], width: int, command
     for line in series:
         if not line.fits:
             pieces.append(Text(f"{line.name}: does not fit at every load; `penstock fit` lists what would fit"))
+        elif small := [one for one in line.predictions if not one.serves]:
+            pieces.append(Text(f"{what_would_serve(small[0])}."))
     return Group(*pieces, *_conclusion(drawn), *next_commands(commands, width))
 
 
