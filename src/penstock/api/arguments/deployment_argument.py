@@ -148,4 +148,4 @@ class RequestedDeployment:
         found = multi_token_prediction(self.spec, shipped_drafts(), drafted_tokens=drafted)
         if self.accepted is None:
             return found
-        return replace(found, accepted_tokens=self.accepted, acceptance_given=True, grounds="as given")
+        return replace(found, accepted_tokens=self.accepted, expected_tokens=found.accepted_tokens, grounds="as given")
