@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _MIN_SHARE: Final = 0.1
 """Formats with a smaller share of the weight bytes are not named."""
 _MAX_AGE_GAP_DAYS: Final = 90
+_OTHER_SOFTWARE_DAYS: Final = 180
+"""Age of software, relative to that of another figure, from which on the two do not rank accelerators. On one
+MLPerf benchmark a year of software sped up H100 by 29% and MI300X by 15%; R1 on B200 gained 89% in one round."""
 _UNMEASURED: Final[Mapping[str, str]] = {
     "calibrated": "this model was measured there, but not this setup and load",
     "transferred": "only other models, engines or accelerators were measured",
@@ -86,8 +89,28 @@ def conclusion(predictions: Sequence[Prediction], costs: Sequence[Range | None])
     if others:
         second = others[0]
         less = 1 - second.output_tokens_per_s_per_device / best.output_tokens_per_s_per_device
-        told += f", the most of those compared; {deployment_name(second)} delivers {less:.0%} less"
+        apart = software_apart(fitting)
+        first = "" if apart else ", the most of those compared"
+        told += f"{first}; {deployment_name(second)} delivers {less:.0%} less{apart}"
     return Text.assemble(f"{told}.\n", _cheapest(predictions, costs), (_uncertainty(fitting), "dim"))
+
+
+def software_apart(predictions: Sequence[Prediction]) -> str:
+    """Write which software was measured where, if the dates are so far apart that speeds do not rank accelerators."""
+    dates = _software_dates(predictions)
+    if not dates or (max(dates) - min(dates)).days <= _OTHER_SOFTWARE_DAYS:
+        return ""
+    old, new = (f"of {day:%Y-%m} on {dates[day]}" for day in (min(dates), max(dates)))
+    return f", with software {old} and {new}: no ranking of the accelerators"
+
+
+def _software_dates(predictions: Sequence[Prediction]) -> "dict[date, str]":
+    """Return the first deployment of each date of software."""
+    dates: dict[date, str] = {}
+    for one in predictions:
+        if one.software is not None:
+            dates.setdefault(one.software.date, deployment_name(one))
+    return dates
 
 
 def obstacle_of(prediction: Prediction) -> str | None:
@@ -149,10 +172,7 @@ def reasons_to_doubt(fitting: Sequence[Prediction]) -> list[str]:
     engines = {one.measured_engine for one in fitting}
     if len(engines) > 1:
         reasons.append(f"engines differ ({', '.join(sorted(engines))}); --engine vllm compares one")
-    dates: dict[date, str] = {}
-    for one in fitting:
-        if one.software is not None:
-            dates.setdefault(one.software.date, deployment_name(one))
+    dates = _software_dates(fitting)
     if dates and (max(dates) - min(dates)).days > _MAX_AGE_GAP_DAYS:
         reasons.append("software is " + " and ".join(f"of {day} on {dates[day]}" for day in (min(dates), max(dates))))
     return reasons

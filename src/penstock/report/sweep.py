@@ -18,6 +18,7 @@ from penstock.report.predict_summary import (
     next_commands,
     reasons_to_doubt,
     setup_line,
+    software_apart,
     uncertainty_line,
     what_would_serve,
 )
@@ -125,8 +126,8 @@ def _conclusion(drawn: Sequence[Series]) -> list[Text]:
     low, high = max(min(each) for each in speeds), min(max(each) for each in speeds)
     if not low < high:
         return [Text("Result: the curves share no speed per user; add more loads to compare them.")]
-    told = f"Result: at equal speed per user, {_leaders(drawn, low, high)}."
     heaviest = [line.predictions[-1] for line in drawn]
+    told = f"Result: at equal speed per user, {_leaders(drawn, low, high)}{software_apart(heaviest)}."
     return [Text(told), Text(uncertainty_line(reasons_to_doubt(heaviest)), style="dim")]
 
 
