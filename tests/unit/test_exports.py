@@ -50,6 +50,7 @@ EXPORTS = {
         "load_drafted_evidence",
         "load_drafts",
         "load_efficiencies",
+        "load_energy_runs",
         "load_evidence",
         "load_fleet_points",
         "load_held_out",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from penstock.catalog.measurement import Measurement, MeasurementSource, Use
     from penstock.catalog.price import Price
-    from penstock.catalog.published_tables import AcceptanceLength, ApiListPrice, FleetPoint, MlperfResult
+    from penstock.catalog.published_tables import AcceptanceLength, ApiListPrice, EnergyRun, FleetPoint, MlperfResult
     from penstock.catalog.seller import SellerLevels
 
 _DATA = files("penstock.catalog") / "data"
@@ -31,6 +31,7 @@ USES: "Final[Mapping[str, Use]]" = {
     "queued.csv": "queued",
     "long_prompts.csv": "held_out",
     "prefill.csv": "held_out",
+    "serving_2026_09.csv": "held_out",
     "unmerged.csv": "held_out",
 }
 """Maps the name of a measurement file that predictions must not be learnt from to its use. Predictions are learnt from
@@ -151,6 +152,14 @@ def load_mlperf_results() -> "tuple[MlperfResult, ...]":
     from penstock.catalog.published_tables import MlperfResult  # noqa: PLC0415 - `fit` needs no such table
 
     return _table(MlperfResult, "mlperf_v61.csv")
+
+
+@cache
+def load_energy_runs() -> "tuple[EnergyRun, ...]":
+    """Read the runs of ML.ENERGY's benchmark v3.0, with power and energy, of vLLM in 2025."""
+    from penstock.catalog.published_tables import EnergyRun  # noqa: PLC0415 - `fit` needs no such table
+
+    return _table(EnergyRun, "mlenergy.csv")
 
 
 @cache
