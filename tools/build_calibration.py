@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from calibration.spreads import fit_spreads
 
-from penstock.catalog import load_efficiencies, load_held_out
+from penstock.catalog import load_efficiencies, load_held_out, load_measurements
 from penstock.performance.calibration.efficiencies import Novelty, to_arrays, to_document
 from penstock.performance.calibration.error_summary import Logs, intervals
 from penstock.performance.calibration.first_token_waits import Waited, fit_first_tokens
@@ -30,7 +30,7 @@ from penstock.performance.calibration.held_out import (
     slowdowns_matching,
     slowdowns_of_waits,
 )
-from penstock.performance.calibration.measured_runs import Run, as_columns
+from penstock.performance.calibration.measured_runs import Run, as_columns, medians_of_runs
 from penstock.performance.calibration.repeated_runs import repeat_spread
 from penstock.performance.shipped.shipped_runs import shipped_efficiencies, shipped_first_tokens, shipped_runs
 from penstock.performance.similarity.covariance import Spreads
@@ -66,7 +66,7 @@ def main() -> int:
         evidence = replace(known_before, measured=replace(known_before.measured, first_s=first_s))
         efficiencies = replace(shipped_efficiencies(), evidence=evidence)
     else:
-        evidence = solve(as_columns(found), spreads)
+        evidence = solve(as_columns(found, medians_of_runs(load_measurements())), spreads)
         _say(f"{len(found):,} rows solved")
         held = HeldOut(found, spreads).without(*FOLDS)
         _say("held out")

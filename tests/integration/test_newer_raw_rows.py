@@ -10,6 +10,7 @@ from measurements.cookbook import read_cookbook
 from measurements.filters import WHY, Raw
 from measurements.labelled import flags
 from measurements.ledger import Ledger
+from measurements.serving_2026_09 import read_serving
 from measurements.small_more import read_small_more
 from measurements.tables import TABLES
 from measurements.unloaded import read_long_prompts, read_prefill
@@ -37,6 +38,7 @@ def taken_and_left(shared: Path, name: str, read: Read) -> tuple[list[Measuremen
         ("atom_more.csv", read_atom_more),
         ("sglang_cookbook.csv", read_cookbook),
         ("small_more.csv", read_small_more),
+        ("serving_2026_09.csv", read_serving),
         ("long_prompts.csv", read_long_prompts),
         ("prefill_llmd.csv", read_prefill),
     ],

@@ -14,6 +14,7 @@ from measurements.cookbook import read_cookbook
 from measurements.filters import Raw
 from measurements.ledger import Ledger
 from measurements.physics import Physics
+from measurements.serving_2026_09 import read_serving
 from measurements.small_more import read_small_more
 from measurements.statistic import with_statistics
 from measurements.tables import TABLES
@@ -37,6 +38,8 @@ _HELD_OUT: Final[Mapping[str, tuple[str, Read]]] = {
     "prefill.csv": ("prefill_llmd.csv", read_prefill),
 }
 """Shipped file of each raw file that predictions are only tested on, and its reader. Waiting is their subject."""
+_LATER: Final = "serving_2026_09.csv"
+"""Rows that are newer than the fit. Predictions are tested on them until the model is fitted again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +73,7 @@ def build(folder: Path) -> Built:
             files.setdefault(kept, []).append(row)
     for name, (raw, read) in _HELD_OUT.items():
         files[name] = list(read(_read(folder / raw), ledger))
+    files[_LATER] = list(physics.passed(read_serving(_read(folder / _LATER), ledger), ledger, with_queued=True))
     tables = {name: table.rows(_read(folder / table.raw), ledger) for name, table in TABLES.items()}
     stated = {name: list(with_statistics(held)) for name, held in files.items()}
     return Built(files=stated, tables=tables, ledger=ledger)

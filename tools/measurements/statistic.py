@@ -22,11 +22,11 @@ _STATISTIC: Final[dict[str, Statistic]] = {
 
 
 def with_statistics(rows: Iterable[Measurement]) -> Iterator[Measurement]:
-    """Mark each published time with the statistic that its source states."""
+    """Mark each published time with the statistic that the row states, or else its source."""
     for row in rows:
         said = _STATISTIC.get(row.source)
         yield replace(
             row,
-            tpot_statistic=said if row.tpot_s is not None else None,
-            ttft_statistic=said if row.ttft_s is not None else None,
+            tpot_statistic=None if row.tpot_s is None else row.tpot_statistic or said,
+            ttft_statistic=None if row.ttft_s is None else row.ttft_statistic or said,
         )

@@ -1,4 +1,4 @@
-"""What is in the files that are not rows of one deployment? Acceptance lengths, MLPerf v6.1 and llm-d's fleets."""
+"""What is in the files that are no rows? Acceptance lengths, MLPerf v6.1, ML.ENERGY v3.0 and llm-d's fleets."""
 
 import csv
 import io
@@ -9,9 +9,10 @@ from typing import Any, Final
 from measurements.filters import Raw
 from measurements.labelled import Filters, day_of, flagged, flags
 from measurements.ledger import Ledger, Left
-from penstock.catalog import accelerator_ids
+from penstock.catalog import accelerator_ids, find_model
 from penstock.catalog._csv_columns import parsers_of
-from penstock.catalog.published_tables import AcceptanceLength, FleetPoint, MlperfResult
+from penstock.catalog.published_tables import AcceptanceLength, EnergyRun, FleetPoint, MlperfResult
+from penstock.errors import UnknownName
 
 _WORKLOADS: Final = {
     "speed-bench coding": "speed_bench_coding",
@@ -22,6 +23,7 @@ _WORKLOADS: Final = {
     "random tokens behind a chat template": "random_tokens_in_chat_template",
 }
 _THINKING: Final = {"on": True, "off": False, "": None}
+_ALL_WATTS: Final = "watts_all_devices"
 _PICKER_BOUND_REQUESTS_PER_S: Final = 25
 """Rate from which the router's processor limits the fleet of all three vendors, as the post says."""
 
@@ -75,6 +77,21 @@ def _mlperf(raw: Raw) -> dict[str, Any]:
     return values | {"scenario": raw["scenario"].removeprefix("mlperf_")}
 
 
+def _energy(raw: Raw) -> dict[str, Any]:
+    renamed = {"repo": "model_id", "ep_ranks": "ep_as_stated", "max_running": "max_num_seqs", "watts": _ALL_WATTS}
+    # The day of the repository, in brackets, is the latest on which a run may have been made.
+    latest = raw["date"].removesuffix(")").rpartition(" ")[2]
+    values = _typed({**raw, "date": latest}, EnergyRun, renamed)
+    return values | {"model": _catalog_model(raw["model_id"])}
+
+
+def _catalog_model(repo: str) -> str:
+    try:
+        return find_model(repo).id
+    except UnknownName:
+        return ""
+
+
 def _fleet(raw: Raw) -> dict[str, Any]:
     values = _typed(raw, FleetPoint, {"pools": "pool_as_drafted", "ttft_s": "ttft_mean_s"})
     three = values["pools"].count("+") > 1
@@ -85,6 +102,7 @@ def _fleet(raw: Raw) -> dict[str, Any]:
 TABLES: Final[Mapping[str, Table]] = {
     "acceptance_lengths.csv": Table(raw="acceptance_lengths.csv", shape=AcceptanceLength, read=_acceptance),
     "fleet_points.csv": Table(raw="fleet_llmd.csv", shape=FleetPoint, read=_fleet),
+    "mlenergy.csv": Table(raw="mlenergy.csv", shape=EnergyRun, read=_energy),
     "mlperf_v61.csv": Table(
         raw="mlperf_v61.csv",
         shape=MlperfResult,

@@ -22,10 +22,9 @@ from penstock.errors import UnknownArchitecture, UsageError
 from penstock.fleet import Deployment
 from penstock.fleet.deployment import default_cache_dtype
 from penstock.fleet.release import Release
-from penstock.fleet.serving_engines import ENGINES, profile_of, serving_engine
+from penstock.fleet.serving_engines import profile_of
 from penstock.model import ModelSpec, Part
 from penstock.performance.memory.budget import usual_context_tokens
-from penstock.performance.memory.engine_settings_that_fit import TUNABLE
 from penstock.performance.memory.minimum_change import FitReport, report_fit
 from penstock.report.fit.document import FitDocument
 from penstock.report.fit.terminal import render_fit
@@ -82,9 +81,6 @@ def fit(options: FitOptions) -> FitAnswer:
     if options.draft and Part.MTP not in spec.params_by_part:
         raise UsageError(f"--draft: {spec.name} has no multi-token-prediction layers of its own; drop this flag")
     context_tokens = asked_tokens or usual_context_tokens(spec)
-    stated = {"memory_fraction": options.memory_fraction, "max_batched_tokens": options.batched_tokens}
-    tunable = ENGINES[serving_engine(options.engine)].tuning_flags
-    free = frozenset(name for name in TUNABLE if stated[name] is None and name in tunable)
     reports = []
     for accelerator, devices in targets:
         split = split_choice(accelerator, devices, tp=options.tp, pp=options.pp, dp=options.dp, ep=options.ep)
@@ -97,7 +93,7 @@ def fit(options: FitOptions) -> FitAnswer:
             cache_dtype=cache_dtype or default_cache_dtype(spec, accelerator, engine.name, Release(engine.version)),
             speculative=options.draft,
         )
-        reports.append(report_fit(deployment, context_tokens, free=free))
+        reports.append(report_fit(deployment, context_tokens))
     rents = tuple(rent_of(accelerator) for accelerator, _ in targets)
     return FitAnswer(model=spec, context_tokens=context_tokens, reports=tuple(reports), rents=rents)
 

@@ -1,7 +1,8 @@
 """Predicts throughput and latency: `penstock.predict`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -16,6 +17,7 @@ from penstock.api.arguments.repeated_flags import simulate_command
 from penstock.api.options.option_fields import takes
 from penstock.api.options.predict_options import ClosedLoopOptions, PredictOptions
 from penstock.catalog import load_measurements
+from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.device_prices import DevicePrice, rent_of
 from penstock.catalog.measurement import Measurement
 from penstock.economics.rent_rates import rent_usd_per_output_mtok
@@ -24,7 +26,13 @@ from penstock.model import ModelSpec
 from penstock.performance.calibration.own_correction import fingerprint_of
 from penstock.performance.disaggregated.disaggregated_prediction import DisaggregatedPrediction
 from penstock.performance.prediction.energy_per_token import Energy, energy_of
-from penstock.performance.prediction.measured_cell import measured_energy, rows_of_cell, with_measured_rate
+from penstock.performance.prediction.measured_cell import (
+    measured_energy,
+    rows_of_cell,
+    rows_of_setup,
+    with_measured_rate,
+)
+from penstock.performance.prediction.measured_load import RequestedLoad
 from penstock.performance.prediction.nearest_measurements import nearest_measurements
 from penstock.performance.prediction.predict_deployment import Prediction, Range
 from penstock.performance.shipped.shipped_energy import shipped_power
@@ -35,7 +43,13 @@ from penstock.preflight.rules._rule_files import load_table
 from penstock.report.predict import has_tpot, render_predictions
 from penstock.report.predict_disaggregated import render_disaggregated
 from penstock.report.predict_document import PredictDisaggregatedDocument, PredictDocument
-from penstock.report.predict_summary import next_commands, weights_name
+from penstock.report.predict_summary import (
+    UndeterminedTarget,
+    next_commands,
+    obstacle_of,
+    undetermined_lines,
+    weights_name,
+)
 
 _MORE: Final = "--explain shows the time of a step by component, power, rents and the nearest public measurements."
 
@@ -55,13 +69,15 @@ class PredictAnswer(ApiAnswer):
     """Rent of each accelerator by the hour, None if the catalog has no price."""
     follow_up: str
     """The command that asks for the request rate of the same deployments."""
+    undetermined: tuple[UndeterminedTarget, ...] = ()
+    """Requested accelerators without a prediction."""
     explain: bool = False
     """Whether `render` shows the time of a step, power, the sources of rents, and the nearest measurements."""
 
     @property
     def good(self) -> bool:
-        """Return whether the model fits on every accelerator."""
-        return all(prediction.memory.fits for prediction in self.predictions)
+        """Return whether the model fits on every accelerator, and at least an eighth of the requests run at once."""
+        return all(prediction.serves for prediction in self.predictions)
 
     @property
     def costs_usd_per_output_mtok(self) -> list[Range | None]:
@@ -89,7 +105,12 @@ class PredictAnswer(ApiAnswer):
             explain=self.explain,
         )
         more = [] if self.explain else [Text(_MORE, style="dim")]
-        return Group(answer, *more, *next_commands({"the request rate that keeps an SLO": self.follow_up}, columns))
+        return Group(
+            answer,
+            *undetermined_lines(self.undetermined),
+            *more,
+            *next_commands({"the request rate that keeps an SLO": self.follow_up}, columns),
+        )
 
     def _summary(self) -> tuple[str, Sequence[str]]:
         return self.model.name, [_piece(prediction) for prediction in self.predictions]
@@ -176,12 +197,18 @@ def _predict_aggregated(
         raise UsageError(
             "--calibration: the hardware limit is not corrected by own runs; drop --calibration or --roofline"
         )
-    if not options.roofline:
-        _refuse_emulated(placing)
-    found = [
-        _with_evidence(placing.predict(accelerator, devices, load, roofline=options.roofline), family)
-        for accelerator, devices in counted_targets(placing.options.on)
-    ]
+    found, undetermined = [], []
+    for accelerator, devices in counted_targets(placing.options.on):
+        try:
+            if not options.roofline:
+                _refuse_emulated(placing.spec, accelerator)
+            predicted = placing.predict(accelerator, devices, load, roofline=options.roofline)
+        except DeploymentError as reason:
+            undetermined.append((UndeterminedTarget(accelerator=accelerator.id, reason=str(reason)), reason))
+            continue
+        found.append(_with_evidence(predicted, family, partial(placing.predict_again, predicted)))
+    if not found:
+        raise undetermined[0][1]
     if not options.roofline:
         require_used(placing.efficiencies, (fingerprint_of(one.deployment, one.measured_engine) for one, _, _ in found))
     return PredictAnswer(
@@ -193,25 +220,25 @@ def _predict_aggregated(
         nearest=tuple(nearest for _, _, nearest in found),
         rents=tuple(rent_of(prediction.deployment.accelerator) for prediction, _, _ in found),
         follow_up=simulate_command(options),
+        undetermined=tuple(target for target, _ in undetermined),
         explain=options.explain,
     )
 
 
-def _refuse_emulated(placing: RequestedDeployment) -> None:
+def _refuse_emulated(model: ModelSpec, accelerator: Accelerator) -> None:
     """Raise an error if engines would emulate the weights, because no measurement says how slow that is."""
-    for accelerator, _ in counted_targets(placing.options.on):
-        if (reason := emulated_speed(placing.spec, accelerator, load_table("kernels"))) is not None:
-            raise DeploymentError(
-                f"the speed of {placing.spec.name} is {reason}; leave {accelerator.id} out, or add --roofline"
-            )
+    if (reason := emulated_speed(model, accelerator, load_table("kernels"))) is not None:
+        raise DeploymentError(f"the speed of {model.name} is {reason}; leave {accelerator.id} out, or add --roofline")
 
 
-def _with_evidence(predicted: Prediction, family: str) -> tuple[Prediction, Energy | None, tuple[Measurement, ...]]:
+def _with_evidence(
+    predicted: Prediction, family: str, predict_at: Callable[[RequestedLoad], Prediction]
+) -> tuple[Prediction, Energy | None, tuple[Measurement, ...]]:
     """Return a prediction with its energy and the nearest measurements. Measured figures of its cell are the answer."""
     rows = load_measurements(predicted.deployment.accelerator.id)
-    cell = rows_of_cell(predicted, rows, _family_of, family)
-    prediction = with_measured_rate(predicted, cell)
-    energy = measured_energy(energy_of(prediction, shipped_power()), prediction, cell)
+    own = rows_of_setup(predicted, rows, _family_of, family)
+    prediction = with_measured_rate(predicted, own, predict_at)
+    energy = measured_energy(energy_of(prediction, shipped_power()), prediction, rows_of_cell(predicted, own))
     return prediction, energy, tuple(nearest_measurements(prediction, rows, _family_of, family=family))
 
 
@@ -220,8 +247,8 @@ def _family_of(row: Measurement) -> str:
 
 
 def _row(prediction: Prediction, energy: Energy | None, cost: Range | None, output_tokens: int) -> Row:
-    placed, fits = prediction.deployment, prediction.memory.fits
-    tpot_s = prediction.tpot_s if fits and has_tpot(output_tokens) else None
+    placed, serves = prediction.deployment, prediction.serves
+    tpot_s = prediction.tpot_s if serves and has_tpot(output_tokens) else None
     return {
         "model": placed.model.name,
         "weights": weights_name(placed.model),
@@ -233,27 +260,27 @@ def _row(prediction: Prediction, energy: Energy | None, cost: Range | None, outp
         "devices": placed.parallelism.devices,
         "split": str(placed.parallelism),
         "engine": prediction.measured_engine,
-        "fits": fits,
+        "fits": prediction.memory.fits,
         "concurrency": prediction.concurrency,
-        "running": prediction.running if fits else None,
-        **spread_over("output_tokens_per_s", prediction.output_tokens_per_s if fits else None),
-        "output_tokens_per_s_per_device": prediction.output_tokens_per_s_per_device if fits else None,
+        "running": prediction.running if prediction.memory.fits else None,
+        **spread_over("output_tokens_per_s", prediction.output_tokens_per_s if serves else None),
+        "output_tokens_per_s_per_device": prediction.output_tokens_per_s_per_device if serves else None,
         **spread_over("tpot_s", tpot_s),
         "tokens_per_s_per_user": None if tpot_s is None else 1 / tpot_s.value,
-        **spread_over("ttft_s", prediction.ttft_s if fits else None),
+        **spread_over("ttft_s", prediction.ttft_s if serves else None),
         **spread_over("device_watts", None if energy is None else energy.device_watts),
         **spread_over("joules_per_output_token", None if energy is None else energy.joules_per_output_token),
         **spread_over("usd_per_output_mtok", cost),
-        "bound_by": prediction.step.bound_by if fits else None,
-        "software_tax_fraction": prediction.software_tax if fits else None,
+        "bound_by": prediction.step.bound_by if serves else None,
+        "software_tax_fraction": prediction.software_tax if serves else None,
         "tier": prediction.tier,
-        "obstacle": None if prediction.memory.obstacle is None else prediction.memory.obstacle.reason,
+        "obstacle": obstacle_of(prediction),
     }
 
 
 def _cost(prediction: Prediction, rent: DevicePrice | None) -> Range | None:
-    """Return the rent per million output tokens. None if the model does not fit or the rent is unknown."""
-    if rent is None or not prediction.memory.fits:
+    """Return the rent per million output tokens. None if the load is not served or the rent is unknown."""
+    if rent is None or not prediction.serves:
         return None
     devices, rate = prediction.deployment.parallelism.devices, prediction.output_tokens_per_s
     value, low, high = (
@@ -264,8 +291,8 @@ def _cost(prediction: Prediction, rent: DevicePrice | None) -> Range | None:
 
 def _piece(prediction: Prediction) -> str:
     name = device_label(prediction.deployment.accelerator.id, prediction.deployment.parallelism.devices)
-    if not prediction.memory.fits:
-        return f"{name} does not fit"
+    if not prediction.serves:
+        return f"{name} {'is too small' if prediction.memory.fits else 'does not fit'}"
     return f"{name} {prediction.output_tokens_per_s.value:,.0f} tok/s ({prediction.measured_engine})"
 
 

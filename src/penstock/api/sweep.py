@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 
 from penstock.api.answer import ApiAnswer, Row
 from penstock.api.arguments.choices import loads_choice
@@ -14,7 +14,7 @@ from penstock.api.options.predict_options import SweepOptions
 from penstock.api.predict import PredictAnswer, PredictDisaggregatedAnswer, predict, predict_at
 from penstock.errors import UsageError
 from penstock.model import ModelSpec
-from penstock.report.predict_summary import weights_name
+from penstock.report.predict_summary import undetermined_lines, weights_name
 from penstock.report.sweep import Series, render_sweep, series_of
 from penstock.report.sweep_document import SweepDocument
 
@@ -38,7 +38,7 @@ class SweepAnswer(ApiAnswer):
 
     @property
     def good(self) -> bool:
-        """Return whether the model fits on every accelerator at every load."""
+        """Return whether every accelerator serves every load."""
         return all(answer.good for answer in self.answers)
 
     @property
@@ -54,7 +54,10 @@ class SweepAnswer(ApiAnswer):
     def render(self, columns: int) -> RenderableType:
         """Return what `predict` prints for several loads."""
         commands = {"the request rate that keeps an SLO": self.follow_up}
-        return render_sweep(self.model, self.series, columns, commands)
+        return Group(
+            render_sweep(self.model, self.series, columns, commands),
+            *undetermined_lines(self.answers[0].undetermined),
+        )
 
     def _summary(self) -> tuple[str, Sequence[str]]:
         loads = f"{len(self.concurrency)} loads from {self.concurrency[0]} to {self.concurrency[-1]}"

@@ -1,4 +1,4 @@
-"""Describes public tables that are not rows of one deployment: acceptance lengths, MLPerf results, fleets."""
+"""Describes public tables that are not rows of one deployment: acceptance lengths, MLPerf, fleets, API prices."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -87,6 +87,49 @@ class MlperfResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyRun:
+    """Run of ML.ENERGY's benchmark with a limit on running requests.
+
+    No prompt length is published, so that it cannot be a measured row.
+    """
+
+    id: str
+    source: str
+    ref: str
+    task: Literal["lm-arena-chat", "gpqa"]
+    """Source of the prompts: short chats, or short questions with long answers."""
+    repo: str
+    weights: str
+    accelerator: str
+    engine: str
+    date: date
+    """Latest day on which the run may have been made."""
+    devices: int
+    tp: int
+    """Tensor ranks. With `attention_split_unclear` in `flag`, the split of attention over the devices is not said."""
+    ep_ranks: int
+    """Ranks over which experts are spread, as stated."""
+    max_running: int
+    concurrency: float
+    """Mean number of requests that ran."""
+    output_tokens: float
+    """Mean length of an answer."""
+    step_s: float
+    """Mean time of a step: running requests over output tokens per second."""
+    itl_p50_s: float
+    itl_p90_s: float
+    itl_p99_s: float
+    output_tokens_per_s: float
+    watts: float
+    """Power of all devices."""
+    joules_per_output_token: float
+    model: str = ""
+    """Id of the model in the catalog. Empty if the catalog has no such model."""
+    flag: str = ""
+    """`host_bound_suspected`: 33 ms a token at batch 8, more than the devices need by far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetPoint:
     """Published point of a fleet of single-device replicas behind one router, at an offered rate."""
 
@@ -112,3 +155,24 @@ class FleetPoint:
     flag: str = ""
     """`marker_partly_covered`: read off the chart to 4% instead of 2%. `picker_bound`: the router's processor limits
     the fleet, and not its accelerators."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiListPrice:
+    """List price of a model on APIs, in dollars per million tokens, over all sellers that one table lists.
+
+    Prices are medians over the sellers, each by itself: the medians of input and output may be of different sellers.
+    """
+
+    model: str
+    sellers: int
+    input_usd_per_mtok: float
+    low_input_usd_per_mtok: float
+    high_input_usd_per_mtok: float
+    output_usd_per_mtok: float
+    low_output_usd_per_mtok: float
+    high_output_usd_per_mtok: float
+    checked_on: date
+    source: str
+    cached_input_usd_per_mtok: float | None = None
+    """Price of input tokens that the seller has cached. None if no seller states one: then they cost as other input."""

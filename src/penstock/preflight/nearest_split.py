@@ -9,6 +9,7 @@ from penstock.preflight.check import check
 from penstock.preflight.facts.launch_command import long_name
 from penstock.preflight.launch.launch_plan import LaunchPlan
 from penstock.preflight.launch.setting import Setting, first_of_each
+from penstock.preflight.launch.start_memory import reason_to_cut, with_more_room
 from penstock.preflight.preflight_result import Preflight
 from penstock.preflight.rules.knowledge import Knowledge
 from penstock.preflight.rules.rule import Severity
@@ -47,7 +48,8 @@ _FACTS_OF_A_SPLIT: Final = ("parallel.", "model.expert_width_per_rank", "model.h
 def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
     """Return the preflight result of the nearest split that passes. Return None if no other split is needed or passes.
 
-    For a user's own command, the launch that preflight proposes for the same devices is tried first.
+    For a user's own command, the launch that preflight proposes for the same devices is tried first. A proposed launch
+    that lacks memory is tried with a larger share of it, and with shorter steps, before other splits.
     """
     kinds = {obstacle.kind for obstacle in answer.obstacles}
     if answer.passes:
@@ -57,6 +59,8 @@ def nearest(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
     if not _may_pass_with_another_split(answer, kinds):
         return None
     question = answer.question
+    if (tuned := _with_more_room(answer, knowledge)) is not None:
+        return tuned
     for number, split in enumerate(_candidates(answer, grow=not kinds & {"split", "nodes", "devices"})):
         if number == _MAX_TRIED:
             break
@@ -72,6 +76,21 @@ def _may_pass_with_another_split(answer: Preflight, kinds: Collection[str]) -> b
     stops = (*answer.assessment.of(Severity.BLOCKER), *answer.assessment.of(Severity.SILENT_WRONG))
     by_rule = all(any(name.startswith(_FACTS_OF_A_SPLIT) for name in stop.because) for stop in stops)
     return by_rule and set(kinds) <= _ANSWERED_BY_A_SPLIT
+
+
+def _with_more_room(answer: Preflight, knowledge: Knowledge) -> Preflight | None:
+    """Return the proposed launch with a larger share of the memory, or shorter steps, if it passes with these.
+
+    If these settings do not leave room for the model's whole context, the context is cut too.
+    """
+    asked = answer.question.asked.context_tokens
+    plan = with_more_room(answer.plan, answer.memory.deployment, asked)
+    if plan == answer.plan:
+        return None
+    cut = check(replace(answer.question, launch=plan.as_launch()), knowledge).cut
+    if cut is not None and asked is None:
+        plan = plan.with_flags(Setting(name="max-model-len", value=str(cut.tokens), why=reason_to_cut(cut)))
+    return _passing(answer, plan, knowledge)
 
 
 def _with_kept_flags(ours: Preflight, answer: Preflight, knowledge: Knowledge) -> Preflight:

@@ -17,7 +17,13 @@ from penstock.performance.prediction.predict_deployment import Prediction, Range
 from penstock.report.correction_note import correction_note
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.drawing.comparison_table import Column, sheet
-from penstock.report.predict_summary import conclusion, deployment_name, setup_line, significant
+from penstock.report.predict_summary import (
+    conclusion,
+    deployment_name,
+    setup_line,
+    significant,
+    what_would_serve,
+)
 from penstock.report.price_note import price_notes
 
 PARTS = {
@@ -81,7 +87,7 @@ def render_predictions(
         pieces += [Text(), _bars(predictions, width), *_energy_rows(predictions, energies)]
         pieces += [price_notes(rents[0]), Text()]
         for prediction, rows in zip(predictions, nearby, strict=False):
-            if prediction.memory.fits:
+            if prediction.serves:
                 pieces.append(_near(prediction, rows))
         pieces.append(_grounds(predictions))
     pieces += _limits(predictions)
@@ -104,8 +110,9 @@ def has_tpot(output_tokens: float) -> bool:
 
 def _row(prediction: Prediction, energy: Energy | None, cost: Range | None, output_tokens: int) -> list[str | Text]:
     name, engine = deployment_name(prediction), prediction.measured_engine
-    if not prediction.memory.fits:
-        return [name, engine, Text("does not fit", style="bold red"), *("-" for _ in _COLUMNS[3:])]
+    if not prediction.serves:
+        why = "too small" if prediction.memory.fits else "does not fit"
+        return [name, engine, Text(why, style="bold red"), *("-" for _ in _COLUMNS[3:])]
     joules = None if energy is None or prediction.tier == "roofline" else energy.joules_per_output_token
     return [
         name,
@@ -133,7 +140,7 @@ def _resource_name(part: str) -> str:
 
 
 def _bars(every: Sequence[Prediction], width: int) -> RenderableType:
-    predictions = [prediction for prediction in every if prediction.memory.fits]
+    predictions = [prediction for prediction in every if prediction.serves]
     if not predictions:
         return Text()
     longest = max(prediction.step.seconds for prediction in predictions)
@@ -166,7 +173,7 @@ _UNSEEN = {
 def _energy_rows(predictions: Sequence[Prediction], energies: Sequence[Energy | None]) -> list[RenderableType]:
     grid = Table.grid(padding=(0, 1))
     for prediction, energy in zip(predictions, energies, strict=True):
-        if not prediction.memory.fits or prediction.tier == "roofline":
+        if not prediction.serves or prediction.tier == "roofline":
             continue
         name = deployment_name(prediction)
         if energy is None:
@@ -228,12 +235,15 @@ def _limits(predictions: Sequence[Prediction]) -> list[Text]:
     """Say what does not fit and why, what fits only with other settings, and how many requests run."""
     lines = []
     for prediction in predictions:
-        obstacle = prediction.memory.obstacle
-        if obstacle is not None:
-            notes = [_shorter_prompt(prediction) or f"{obstacle.reason}; `penstock fit` lists what would fit"]
+        name, obstacle = deployment_name(prediction), prediction.memory.obstacle
+        if prediction.serves:
+            said = [f"{name}: {'; '.join(notes)}"] if (notes := _settings(prediction)) else []
+        elif (shorter := _shorter_prompt(prediction)) is not None:
+            said = [f"{name}: {shorter}"]
         else:
-            notes = _settings(prediction)
-        lines += [Text(f"{deployment_name(prediction)}: {'; '.join(notes)}", style="dim")] if notes else []
+            said = [what_would_serve(prediction)] if any(one.serves for one in predictions) else []
+            said += [f"{name}: {obstacle.reason}; `penstock fit` lists what would fit"] if obstacle is not None else []
+        lines += [Text(line, style="dim") for line in said]
     return lines
 
 
@@ -254,7 +264,7 @@ def _first_token_note(predictions: Sequence[Prediction]) -> str:
     """Say which statistic of which benchmark the times to first token are."""
     names: dict[str, list[str]] = {}
     for prediction in predictions:
-        if prediction.ttft_s is not None and prediction.memory.fits:
+        if prediction.ttft_s is not None and prediction.serves:
             names.setdefault(prediction.ttft_statistic, []).append(deployment_name(prediction))
     if not names:
         return ""

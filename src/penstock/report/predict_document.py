@@ -20,6 +20,7 @@ from penstock.performance.prediction.speculation import Speculation
 from penstock.report.drawing.json_document import at, build
 from penstock.report.model_heading import ModelDocument
 from penstock.report.predict import has_tpot
+from penstock.report.predict_summary import UndeterminedTarget
 
 
 def _url(row: Measurement) -> str:
@@ -124,6 +125,7 @@ class PredictDocument(TypedDict):
     schema: Literal["penstock.predict/2"]
     model: ModelDocument
     deployments: Annotated[list[PredictDeployment], at(_deployments)]
+    undetermined: list[UndeterminedTarget]
 
 
 class PredictDisaggregatedDeployment(TypedDict):

@@ -18,7 +18,9 @@ from penstock.report.predict_summary import (
     next_commands,
     reasons_to_doubt,
     setup_line,
+    software_apart,
     uncertainty_line,
+    what_would_serve,
 )
 
 _MARKS: Final = (("●", "cyan"), ("▲", "yellow"), ("■", "magenta"), ("◆", "green"), ("▼", "red"), ("★", "blue"))
@@ -77,6 +79,8 @@ def render_sweep(model: ModelSpec, series: Sequence[Series], width: int, command
     for line in series:
         if not line.fits:
             pieces.append(Text(f"{line.name}: does not fit at every load; `penstock fit` lists what would fit"))
+        elif small := [one for one in line.predictions if not one.serves]:
+            pieces.append(Text(f"{what_would_serve(small[0])}."))
     return Group(*pieces, *_conclusion(drawn), *next_commands(commands, width))
 
 
@@ -122,8 +126,8 @@ def _conclusion(drawn: Sequence[Series]) -> list[Text]:
     low, high = max(min(each) for each in speeds), min(max(each) for each in speeds)
     if not low < high:
         return [Text("Result: the curves share no speed per user; add more loads to compare them.")]
-    told = f"Result: at equal speed per user, {_leaders(drawn, low, high)}."
     heaviest = [line.predictions[-1] for line in drawn]
+    told = f"Result: at equal speed per user, {_leaders(drawn, low, high)}{software_apart(heaviest)}."
     return [Text(told), Text(uncertainty_line(reasons_to_doubt(heaviest)), style="dim")]
 
 

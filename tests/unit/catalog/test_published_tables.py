@@ -1,6 +1,7 @@
 """Tables that ship next to the measurements: acceptance lengths, MLPerf results and fleets, with their traps."""
 
 from collections import Counter, defaultdict
+from datetime import date
 from statistics import median
 from typing import get_args
 
@@ -9,6 +10,7 @@ import pytest
 from penstock.catalog import (
     accelerator_ids,
     load_acceptance_lengths,
+    load_energy_runs,
     load_fleet_points,
     load_measurements,
     load_mlperf_results,
@@ -20,11 +22,13 @@ from penstock.catalog.published_tables import AcceptanceLength
 from penstock.errors import CatalogError
 
 LENGTHS, RESULTS, POINTS = load_acceptance_lengths(), load_mlperf_results(), load_fleet_points()
+ENERGY = load_energy_runs()
 
 
 def test_every_source_is_used_and_every_row_has_one() -> None:
     used = {row.source for use in get_args(Use) for row in load_measurements(use=use)}
-    used |= {row.source for row in LENGTHS} | {row.source for row in POINTS} | {"mlperf-v6.1"}
+    used |= {row.source for row in LENGTHS} | {row.source for row in POINTS} | {row.source for row in ENERGY}
+    used |= {"mlperf-v6.1"}
     assert used == set(measurement_sources())
 
 
@@ -32,6 +36,22 @@ def test_every_table_is_whole() -> None:
     assert (len(LENGTHS), len(RESULTS), len(POINTS)) == (203, 382 - 10 - 25 - 2 - 2 - 47, 116)
     for table in (LENGTHS, RESULTS, POINTS):
         assert len({row.id for row in table}) == len(table)
+
+
+def test_energy_runs_add_up() -> None:
+    assert len(ENERGY) == 280
+    assert len({row.id for row in ENERGY}) == 280
+    for row in ENERGY:
+        assert row.concurrency <= row.max_running
+        assert row.step_s == pytest.approx(row.concurrency / row.output_tokens_per_s, rel=0.01)
+        assert row.joules_per_output_token == pytest.approx(row.watts / row.output_tokens_per_s, rel=0.01)
+        assert row.date == date(2026, 2, 27)
+    models = {row.model for row in ENERGY}
+    assert len(models - {""}) == 12
+    assert {row.repo for row in ENERGY if not row.model} == {
+        "meta-llama/Llama-4-Maverick-17B-128E-Instruct-FP8",
+        "nvidia/NVIDIA-Nemotron-Nano-9B-v2",
+    }
 
 
 def test_an_accepted_length_counts_the_models_own_token() -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from math import isclose
+from typing import Any
 
 import numpy as np
 import pytest
@@ -256,3 +257,32 @@ def measured_r1(users: int) -> PredictAnswer:
     )
     assert isinstance(answer, PredictAnswer)
     return answer
+
+
+def predicted_with(accepted: float | None, model: str, on: str, **setup: Any) -> Prediction:  # noqa: ANN401
+    answer = penstock.predict(model, on, mtp=True, accepted=accepted, **setup)
+    assert isinstance(answer, PredictAnswer)
+    return answer.predictions[0]
+
+
+def test_stated_acceptance_shifts_own_drafted_rows() -> None:
+    """Attack: GLM-5.3 on eight B200, two tokens a step pinned, ran at 16.5 ms; stating that turned 17.7 into 35.9."""
+    setup: dict[str, Any] = {"precision": "fp8", "engine": "sglang", "dp": 8, "ep": True, "drafted": 1}
+    setup |= {"input_tokens": 8192, "output_tokens": 1024, "concurrency": 64}
+    usual, pinned, fewer = (predicted_with(accepted, "glm-5.3", "b200:8", **setup) for accepted in (None, 2.0, 1.5))
+    assert usual.speculation is not None
+    expected_s = usual.tpot_s.value * usual.speculation.accepted_tokens / 2.0
+    assert pinned.tpot_s.value == pytest.approx(expected_s, rel=0.05)
+    assert pinned.tpot_s.value == pytest.approx(0.01653, rel=0.1)
+    assert pinned.tpot_s.low < 0.01653 < pinned.tpot_s.high
+    assert pinned.ttft_s is not None
+    assert pinned.ttft_s.value == pytest.approx(5.908, rel=0.2)
+    assert fewer.tpot_s.value > usual.tpot_s.value
+    assert pinned.tier != "measured"
+
+
+def test_rows_that_only_tell_their_acceptance_are_left_out() -> None:
+    """InferenceX's DeepSeek-R1 is as slow as with 1.9 tokens a step: 11.5 ms. With 2.6 stated it was 8.59 ms before."""
+    setup: dict[str, Any] = {"precision": "mxfp4", "engine": "atom", "drafted": 3}
+    setup |= {"input_tokens": 922, "output_tokens": 922, "concurrency": 16}
+    assert predicted_with(2.6, R1, "mi355x:4", **setup).tpot_s.value == pytest.approx(0.00859, rel=0.01)

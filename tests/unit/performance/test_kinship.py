@@ -25,7 +25,8 @@ LLAMA = ReplicaWork(deployment("llama-3.1-70b", "h100", tp=8))
 
 
 def measured(cases: Cases, seconds: Array) -> Measured:
-    return Measured(cases=cases, seconds=seconds, first_s=np.full(len(seconds), np.nan), texts={})
+    nothing = np.full(len(seconds), np.nan)
+    return Measured(cases=cases, seconds=seconds, first_s=nothing, median_s=nothing, texts={})
 
 
 def some_rows(count: int) -> Cases:

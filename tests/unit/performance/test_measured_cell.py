@@ -62,3 +62,49 @@ def test_beside_the_measured_load_energy_is_that_of_the_power_model() -> None:
     (energy,) = answer_of(newest(CELLS[1]), 45).energies
     assert energy is not None
     assert energy.tier != "measured"
+
+
+def test_median_of_all_runs_overrules_one_run() -> None:
+    """Attack: one day's 15.8 ms at 32 users, between 5.8 at 16 and 9.7 at 64, hid the median of all runs, 8.5."""
+    answer = predict("gpt-oss-120b", "h100:4", engine="vllm", input_tokens=922, output_tokens=922, concurrency=32)
+    assert isinstance(answer, PredictAnswer)
+    (prediction,) = answer.predictions
+    run, median = (
+        next(
+            row
+            for row in load_measurements("h100_sxm")
+            if (row.model, row.engine, row.tp, row.concurrency) == ("gpt-oss-120b", "vllm", 4, 32)
+            and (round(row.input_tokens), round(row.output_tokens), row.dated) == (922, 922, dated)
+            and not row.drafted
+        )
+        for dated in ("day", "up_to")
+    )
+    assert run.tpot_s is not None
+    assert median.tpot_s is not None
+    assert run.tpot_s > 1.15 * median.tpot_s
+    assert prediction.tier == "measured"
+    assert prediction.tpot_s.value == pytest.approx(median.tpot_s, rel=0.02)
+    assert prediction.tpot_s.low < median.tpot_s < run.tpot_s <= prediction.tpot_s.high * 1.01
+    assert prediction.output_tokens_per_s.value == pytest.approx(median.output_tokens_per_s, rel=0.02)
+
+
+@pytest.mark.parametrize("cell", CELLS[1:2])
+def test_rate_is_continuous_around_a_measured_load(cell: tuple[str, str, str, str, int, int, int, str]) -> None:
+    row = newest(cell)
+    fewer, at, more = (answer_of(row, cell[6] + users).predictions[0].output_tokens_per_s.value for users in (-1, 0, 1))
+    assert abs(more / at - 1) < 0.05
+    assert abs(fewer / at - 1) < 0.05
+
+
+def test_rate_rises_from_user_to_user() -> None:
+    """Attack: DeepSeek-R1 in FP8 on MI355X made 2,487 tok/s with 63 users, 2,354 with 64 and 2,534 with 65."""
+    rates = [
+        answer.predictions[0].output_tokens_per_s.value
+        for users in (63, 64, 65)
+        if isinstance(
+            answer := predict("deepseek-r1", "mi355x:8", precision="fp8", engine="vllm-atom", concurrency=users),
+            PredictAnswer,
+        )
+    ]
+    assert rates[0] < rates[1] < rates[2]
+    assert rates[2] / rates[0] < 1.03 * 65 / 63

@@ -48,16 +48,18 @@ def test_what_fits_and_what_nothing_helps_are_left_alone() -> None:
         assert engine_flags(placed) == ()
 
 
-def test_settings_asked_for_are_not_changed() -> None:
+def test_settings_are_those_asked_for() -> None:
     asked = {"precision": "fp8", "engine": "sglang", "context": 8294}
-    free = penstock.fit("deepseek-r1", "b200:4", **asked)  # type: ignore[arg-type]
-    fixed = penstock.fit("deepseek-r1", "b200:4", memory_fraction=0.86, **asked)  # type: ignore[arg-type]
-    assert free.good
+    usual, fixed, larger = (
+        penstock.fit("deepseek-r1", "b200:4", memory_fraction=share, **asked)  # type: ignore[arg-type]
+        for share in (None, 0.86, 0.91)
+    )
+    assert not usual.good
+    assert usual.reports[0].remedies[0].change == "--memory-fraction 0.90"
     assert not fixed.good
-    (report,) = free.reports
-    assert report.with_defaults is not None
-    assert "fits with --mem-fraction-static" in str(free)
     assert fixed.reports[0].fit.deployment.engine.memory_fraction == 0.86
+    assert larger.good
+    assert larger.reports[0].flags == ("--mem-fraction-static 0.91",)
 
 
 def test_predict_answers_with_the_settings_that_hold_the_load() -> None:

@@ -43,15 +43,20 @@ def test_a_line_without_the_hybrid_manager_keeps_everything(flag: str, *, passes
     ("model", "on", "engine", "ranks"),
     [("deepseek-v4-pro", "h200:8", "vllm", 8), ("deepseek-r1", "b200:4", "sglang", None)],
 )
-def test_a_launch_has_the_settings_that_fit_names(model: str, on: str, engine: str, ranks: int | None) -> None:
-    """Attack: `fit` said that it fits with these settings, and preflight that it does not run."""
+def test_unasked_settings_are_only_proposed(model: str, on: str, engine: str, ranks: int | None) -> None:
+    """Attack: `fit`, `predict` and `preflight` each had their own answer, because each took settings of its own."""
     split: dict[str, Any] = {} if ranks is None else {"dp": ranks, "ep": True}
-    named: Any = fit(model, on, engine=engine, **split).to_dict()
-    found = preflight(model, on, engine=engine, **split).answers[0]
-    assert found.memory.fits
-    flags = named["deployments"][0]["flags"]
-    assert flags
-    assert {f"--{flag.name} {flag.value}" for flag in found.plan.flags} >= set(flags)
+    assert not fit(model, on, engine=engine, **split).good
+    checked = preflight(model, on, engine=engine, **split)
+    assert not checked.good
+    (instead,) = checked.instead
+    assert instead is not None
+    assert instead.passes
+    flags = {flag.name: flag.value for flag in instead.plan.flags}
+    share = flags.get("gpu-memory-utilization") or flags["mem-fraction-static"]
+    step = flags.get("max-num-batched-tokens")
+    stated: dict[str, Any] = {"memory_fraction": float(share or 0), "batched_tokens": step and int(step)}
+    assert fit(model, on, engine=engine, **stated, **split).good
 
 
 @pytest.mark.parametrize(

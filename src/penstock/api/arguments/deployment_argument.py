@@ -20,8 +20,9 @@ from penstock.performance.disaggregated.disaggregated_prediction import (
 )
 from penstock.performance.disaggregated.steady_state import PoolsDemand
 from penstock.performance.prediction.choose_engine import predict_on
+from penstock.performance.prediction.measured_load import RequestedLoad
 from penstock.performance.prediction.multi_token_prediction import multi_token_prediction, usual_drafted
-from penstock.performance.prediction.predict_deployment import Prediction
+from penstock.performance.prediction.predict_deployment import Prediction, predict
 from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.shipped.shipped_disaggregated import measured_pools, shipped_phase_factors
 from penstock.performance.shipped.shipped_drafts import shipped_drafts
@@ -83,6 +84,19 @@ class RequestedDeployment:
             speculate=self._speculate(accelerator),
         )
 
+    def predict_again(self, predicted: Prediction, load: RequestedLoad) -> Prediction:
+        """Predict a deployment that was predicted, at another load."""
+        placed, speculate = predicted.deployment, self._speculate(predicted.deployment.accelerator)
+        return predict(
+            placed,
+            predicted.measured_engine,
+            input_tokens=load.input_tokens,
+            output_tokens=load.output_tokens,
+            concurrency=load.users,
+            efficiencies=self.efficiencies,
+            speculation=None if speculate is None else speculate(predicted.measured_engine),
+        )
+
     def disaggregated_split(
         self, accelerator: Accelerator, devices: int | None, decode_replicas: int
     ) -> DisaggregatedSplit:
@@ -134,4 +148,4 @@ class RequestedDeployment:
         found = multi_token_prediction(self.spec, shipped_drafts(), drafted_tokens=drafted)
         if self.accepted is None:
             return found
-        return replace(found, accepted_tokens=self.accepted, acceptance_given=True, grounds="as given")
+        return replace(found, accepted_tokens=self.accepted, expected_tokens=found.accepted_tokens, grounds="as given")

@@ -14,8 +14,8 @@ def fit_command(given: Given, *, as_json: AsJson = False) -> None:
     P10-P90, concurrent requests of --context tokens, and the minimum number of devices. Devices are counted as tensor
     parallel ranks inside a node, then as whole nodes in a pipeline. The result `tight` means that the model fits with
     the median engine reserve, but not with its P90. For models with sliding windows, vLLM logs another number of tokens
-    at start-up, which is printed below the table. The result `flags` means that the model fits only with the printed
-    engine flags. Exits 1 unless the model fits on every accelerator.
+    at start-up, which is printed below the table. The engine has its default settings, or those that you state; other
+    settings that would fit are named. Exits 1 unless the model fits on every accelerator.
 
     Several models, with commas between them, share a device: prints which of them fit together, the KV cache left for
     each, and the seconds to wake or to start each. Exits 1 unless one device of every accelerator holds them all.

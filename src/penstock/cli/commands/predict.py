@@ -13,8 +13,9 @@ def predict_command(given: Given, *, as_json: AsJson = False) -> None:
     Prints throughput, time per output token, time to first token, rent and joules per output token. Speeds have a
     P10-P90 interval from errors on held-out measurements. --explain shows the evidence: the time of a step by
     component, power, the sources of rents, and the nearest public measurements. Exits 1 unless the model fits on every
-    accelerator. With several numbers of requests in flight, prints the curve of throughput per device over speed per
-    user.
+    accelerator with room for an eighth of the requests at once. An accelerator whose speed is undetermined is named
+    below the others. With several numbers of requests in flight, prints the curve of throughput per device over speed
+    per user.
 
     Examples:
 

@@ -13,9 +13,9 @@ from penstock.performance.similarity.draft_evidence import DraftEvidence, Solved
 from penstock.performance.step.step_work import Array
 
 
-def solve_drafts(rows: Sequence[DraftedRow], model: DraftModel) -> SolvedDrafts:
+def solve_drafts(rows: Sequence[DraftedRow], model: DraftModel, medians: Mapping[str, float]) -> SolvedDrafts:
     """Compute the weights of runs with drafts, given the expected acceptance of their drafts."""
-    measured = as_columns([_run(row, model) for row in rows])
+    measured = as_columns([_run(row, model) for row in rows], medians)
     return SolvedDrafts(measured, np.log(measured.seconds) - step_model_log_s(rows, measured.cases))
 
 

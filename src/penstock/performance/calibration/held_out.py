@@ -301,7 +301,9 @@ class Dated:
     """Function that maps a run to its slowdowns with the software of the run's day."""
 
     def __init__(self, evidence: Evidence) -> None:
-        self.evidence = evidence
+        # A time to first token belongs to the run that measured it, and not to the median of other runs of its load.
+        runs_alone = replace(evidence.measured, median_s=np.full(len(evidence.cases), np.nan))
+        self.evidence = replace(evidence, measured=runs_alone)
         self._found: dict[tuple[object, ...], Array] = {}
 
     def __call__(self, run: Run) -> Array:

@@ -1,9 +1,11 @@
 """Converts each published measurement into the work of its average step and the time of that step."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log, nan
 from statistics import median_low
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -38,6 +40,8 @@ a request only if its whole answer fits without eviction. With 0.5, the median e
 16.00% instead of 15.98%."""
 _SERVED_ROWS: Final = 20
 """Offline rows of an accelerator are used only if the accelerator has fewer serving rows than this number."""
+_LONE_RUN: Final = log(1.15)
+"""Difference of the log time of one run from the median of all runs of its load, above which the median answers."""
 _NIGHTLY: Final = "rocm-atom-nightly"
 
 ModelOf = Callable[[str], ModelSpec]
@@ -161,8 +165,13 @@ def setup_of(row: Measurement) -> tuple[object, ...]:
     return row.scenario, row.model, row.weights, row.accelerator, row.engine, *split, row.kv
 
 
-def as_columns(found: Sequence[Run]) -> Measured:
-    """Return runs as columns, with one entry per run."""
+def medians_of_runs(measurements: Iterable[Measurement]) -> dict[str, float]:
+    """Return the median seconds per token over all runs of a load, by the id of the nearest dated run of that load."""
+    return {row.twin: row.tpot_s for row in measurements if row.twin and row.tpot_s}
+
+
+def as_columns(found: Sequence[Run], medians: Mapping[str, float] = MappingProxyType({})) -> Measured:
+    """Return runs as columns, with one entry per run. `medians` are those of `medians_of_runs`."""
     texts = {word: tuple(run.words[word] for run in found) for word in WORDS}
     rows = [run.row for run in found]
     return Measured(
@@ -178,6 +187,7 @@ def as_columns(found: Sequence[Run]) -> Measured:
         ),
         seconds=np.array([run.seconds for run in found]),
         first_s=np.array([np.nan if row.ttft_s is None else row.ttft_s for row in rows], np.float64),
+        median_s=np.array([_median_that_differs(run, medians.get(run.row.id)) for run in found], np.float64),
         texts={
             **texts,
             "version": tuple(row.version for row in rows),
@@ -186,6 +196,12 @@ def as_columns(found: Sequence[Run]) -> Measured:
             "source": tuple(row.source for row in rows),
         },
     )
+
+
+def _median_that_differs(run: Run, median_s: float | None) -> float:
+    if median_s is None or abs(log(run.seconds / median_s)) <= _LONE_RUN:
+        return nan
+    return median_s
 
 
 def usable_runs(measurements: Iterable[Measurement]) -> list[Measurement]:

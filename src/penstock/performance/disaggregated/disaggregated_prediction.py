@@ -269,8 +269,10 @@ def predict_disaggregated_on(
 
     def predicted(name: str) -> DisaggregatedPrediction:
         drafts = None if speculate is None else speculate(name)
-        deployed = _with_room(deploy_disaggregated(model, accelerator, split, name, cache_dtype, drafts), demand)
+        deployed = deploy_disaggregated(model, accelerator, split, name, cache_dtype, drafts)
         own = evidence.measured_of(deployed, name, drafts)
+        if own is not None:
+            deployed = _with_room(deployed, demand)
         return predict_disaggregated(deployed, name, demand, efficiencies, evidence.factors, drafts, own)
 
     answers = [
@@ -288,7 +290,10 @@ def predict_disaggregated_on(
 
 
 def _with_room(deployed: Disaggregated, demand: PoolsDemand) -> Disaggregated:
-    """Replace engine settings that leave too little memory for the load with the nearest settings that leave enough."""
+    """Replace engine settings that leave too little memory for the load with the nearest settings that leave enough.
+
+    Published runs of the setup must show that there are such settings.
+    """
     inputs, both = round(demand.input_tokens), round(demand.input_tokens + demand.output_tokens)
     users = max(1, ceil((demand.users or 1) / deployed.decode_replicas))
     return replace(

@@ -80,6 +80,7 @@ class MeasuredPools:
                 cases=cases,
                 seconds=np.array([row.tpot_s for row in rows], np.float64),
                 first_s=np.array([np.nan if row.ttft_s is None else row.ttft_s for row in rows], np.float64),
+                median_s=np.full(len(rows), np.nan),
                 texts={},
             ),
             tokens_per_s=np.array([row.output_tokens_per_s or np.nan for row in rows], np.float64),

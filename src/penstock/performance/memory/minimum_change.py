@@ -1,6 +1,6 @@
 """Finds the smallest change that makes a deployment fit: more devices, a shorter context, or a smaller format."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil, floor
 
@@ -10,8 +10,8 @@ from penstock.fleet.serving_engines import usual_settings
 from penstock.model import CacheDtype
 from penstock.model.sequence_mixers import CompressedAttention
 from penstock.model.weight import FP8_CHANNEL
-from penstock.performance.memory.budget import DoesNotFit, MemoryFit, Obstacle, fit
-from penstock.performance.memory.engine_settings_that_fit import MAX_HUNDREDTHS, Tunable, engine_flags, with_room
+from penstock.performance.memory.budget import MemoryFit, Obstacle, fit
+from penstock.performance.memory.engine_settings_that_fit import MAX_HUNDREDTHS, engine_flags, with_room
 from penstock.performance.memory.sharding import redundant_experts, refusal
 from penstock.units import format_gib
 
@@ -49,7 +49,7 @@ def remedies(result: MemoryFit, fewest: MemoryFit | None) -> tuple[Remedy, ...]:
         return ()
     deployment = result.deployment
     devices = deployment.parallelism.devices
-    changes = [_other_fraction(result)]
+    changes = [_other_fraction(result) or _smaller_steps(result)]
     if result.obstacle.longest_context_tokens is not None:
         changes.append(f"a context of at most {result.obstacle.longest_context_tokens:,} tokens")
     if deployment.chosen_cache_dtype is not CacheDtype.FP8:
@@ -88,6 +88,18 @@ def _other_fraction(result: MemoryFit) -> str | None:
         if result.fits:
             return f"--memory-fraction {hundredths / 100:.2f}"
     return None
+
+
+def _smaller_steps(result: MemoryFit) -> str | None:
+    """Return the flags of the nearest tokens per step, and memory fraction, at which the deployment fits."""
+    deployment = result.deployment
+    tuned = with_room(deployment, result.context_tokens)
+    if not _fits(result, tuned):
+        return None
+    engine, flags = tuned.engine, []
+    if engine.memory_fraction != deployment.engine.memory_fraction:
+        flags.append(f"--memory-fraction {engine.memory_fraction:.2f}")
+    return " ".join([*flags, f"--batched-tokens {engine.max_batched_tokens}"])
 
 
 def _smaller_weights(result: MemoryFit, fewest: MemoryFit | None) -> list[Remedy]:
@@ -143,14 +155,10 @@ class FitReport:
     """Full result of `penstock fit` for one deployment."""
 
     fit: MemoryFit
-    """Result with the requested settings. If the user left out settings and the engine's defaults do not fit, the
-    result is for the nearest settings that fit."""
+    """Result with the requested settings, and the engine's defaults for the others."""
     flags: tuple[str, ...]
     """Flags with which the engine must be started to use the settings of `fit`, under the engine's own flag names.
     Empty if the deployment does not fit."""
-    with_defaults: DoesNotFit | None
-    """Reason why the deployment does not fit with the engine's defaults for the settings that the user left out. None
-    if the deployment fits with the defaults, or with no settings at all."""
     fewest_devices: int | None
     """Number of devices of the smallest replica that fits, on the same accelerator. The replica is tensor parallel
     within a node, or a pipeline of whole nodes. None if no replica of at most 16 nodes fits."""
@@ -163,15 +171,9 @@ class FitReport:
     """Caveats, such as a format without a datapath, an unverified accelerator, or ranks in several nodes."""
 
 
-def report_fit(deployment: Deployment, context_tokens: int, *, free: Collection[Tunable] = ()) -> FitReport:
-    """Report whether a deployment fits, which changes would make it fit, and the fewest devices that it needs.
-
-    `free` names the settings that the user left out. If the engine's defaults for these settings do not fit, the
-    nearest settings that fit are used.
-    """
-    asked = fit(deployment, context_tokens)
-    tuned = with_room(deployment, context_tokens, free=free)
-    result = asked if tuned is deployment else fit(tuned, context_tokens)
+def report_fit(deployment: Deployment, context_tokens: int) -> FitReport:
+    """Report whether a deployment fits, which changes would make it fit, and the fewest devices that it needs."""
+    result = fit(deployment, context_tokens)
     fewest = minimum_devices(deployment, context_tokens)
     if result.fits and (fewest is None or _devices(fewest) > _devices(result)):
         fewest = result
@@ -183,8 +185,7 @@ def report_fit(deployment: Deployment, context_tokens: int, *, free: Collection[
     calibrated = calibrated and not _has_compressed_attention(deployment)
     return FitReport(
         fit=result,
-        flags=engine_flags(tuned) if result.fits else (),
-        with_defaults=asked.obstacle if result.fits else None,
+        flags=engine_flags(deployment) if result.fits else (),
         fewest_devices=_devices(fewest) if fewest else None,
         fewest_split=str(fewest.deployment.parallelism) if fewest else None,
         remedies=remedies(result, fewest),

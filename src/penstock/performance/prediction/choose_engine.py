@@ -33,8 +33,9 @@ def predict_on(
     on this accelerator, the candidates are the engines measured on accelerators of the same vendor, or else vLLM. An
     engine that was measured in this setup, at this load or nearby, is preferred to an engine that was not. The fastest
     prediction has the lowest P90 of the time per output token. Each engine has its own settings and rules. An engine
-    that would not start in this split is chosen only if no engine would start. If an engine's default settings leave
-    too little memory for the load, the nearest settings that leave enough are used.
+    that would not start in this split is chosen only if no engine would start. Every engine has its default settings.
+    Only if these leave too little memory, and published runs of exactly this setup show that other settings leave
+    enough, the nearest settings that do are used.
     """
     input_tokens, output_tokens, concurrency = load
     measured = efficiencies.engines(accelerator.id) if efficiencies else ()
@@ -56,9 +57,14 @@ def predict_on(
             cache_dtype=cache_dtype,
             speculative=drafts is not None and drafts.own_layers,
         )
-        roomy = with_room(placed, max(1, input_tokens + output_tokens), requests=concurrency)
+        answer = predicted_as(placed, name, drafts)
+        if answer.memory.fits or not answer.seen.rows:
+            return answer
+        return predicted_as(with_room(placed, max(1, input_tokens + output_tokens), requests=concurrency), name, drafts)
+
+    def predicted_as(placed: Deployment, name: str, drafts: Speculation | None) -> Prediction:
         return predict(
-            roomy,
+            placed,
             name,
             input_tokens=input_tokens,
             output_tokens=output_tokens,

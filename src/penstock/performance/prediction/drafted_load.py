@@ -25,7 +25,7 @@ from penstock.performance.prediction.measured_load import (
 from penstock.performance.prediction.serving_stack import Stack, independent_rank
 from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.similarity.blas_threads import one_thread
-from penstock.performance.similarity.cases import WORDS, Cases, hash_strings, labels_of_run
+from penstock.performance.similarity.cases import WORDS, Cases, LogLoad, hash_strings, labels_of_run
 from penstock.performance.similarity.curve import DOUBLINGS
 from penstock.performance.similarity.draft_evidence import DraftEvidence
 from penstock.performance.similarity.own_measurements import OwnMeasurements, Rows, is_current, newest_of_each_load
@@ -56,30 +56,68 @@ class DraftedCurve:
 
     def log_seconds(self, asked: Cases) -> Array:
         """Return the log time per token of each run, before the setup's own measurements correct it."""
-        shift = self.evidence.shift(asked, acceptance_known=self.drafts.acceptance_given)
+        return self._log_seconds(asked, acceptance_known=self._measurements_tell_acceptance)
+
+    def _log_seconds(self, asked: Cases, *, acceptance_known: bool) -> Array:
+        shift = self.evidence.shift(asked, acceptance_known=acceptance_known)
         return np.asarray(np.log(asked.roofline @ self.stack.slowdowns) + shift)
 
     @cached_property
     def rows(self) -> Rows:
         """Return the measured rows of exactly this setup with these drafts."""
-        if self.drafts.acceptance_given:
-            return np.zeros(0, np.intp)
         return self.evidence.rows_of(_drafted_cases(self.rank, self.measured_engine, self.drafts, (GRID[0],)))
+
+    @cached_property
+    def _as_measured(self) -> "DraftedCurve":
+        """Return the curve of these drafts with the acceptance of measured runs."""
+        return replace(self, drafts=self.drafts.as_expected) if self.drafts.acceptance_given else self
+
+    @cached_property
+    def _every(self) -> OwnMeasurements:
+        """Return the measurements of this setup that newer software has not outdated, with any acceptance."""
+        measured = self.evidence.measured
+        day = float(measured.cases.day.max())
+        newest = newest_of_each_load(measured.cases, measured.answer_s, self.rows, day)
+        then, log_seconds = measured.cases.take(newest), np.log(measured.answer_s[newest])
+        if not len(newest):
+            return OwnMeasurements(loads=then.log_load, log_seconds=log_seconds, drift=log_seconds)
+        drift = self.evidence.shift(then) - self.evidence.shift(self._as_measured.cases(_loads_of(then.log_load)))
+        every = OwnMeasurements(loads=then.log_load, log_seconds=log_seconds, drift=np.asarray(drift))
+        return every.take(is_current(every.drift, then.undated))
+
+    @cached_property
+    def _measurements_tell_acceptance(self) -> bool:
+        """Return whether an acceptance between none and all of the drafts explains what was measured of this model.
+
+        The acceptance of measured runs is not published. If it may explain their times, they say nothing about the
+        time of a step, and the stated acceptance is the better one. What no acceptance explains is of the setup, with
+        any acceptance. False if no acceptance is stated.
+        """
+        if not self.drafts.acceptance_given:
+            return False
+        known = len(self._every) > 0
+        loads = _loads_of(self._every.loads) if known else tuple(GRID[number] for number in CENTRE)
+        log_seconds = (
+            self._every.log_seconds if known else self._as_measured.log_seconds(self._as_measured.cases(loads))
+        )
+        fastest, slowest = (
+            self._log_seconds(
+                replace(self, drafts=replace(self.drafts, accepted_tokens=tokens)).cases(loads), acceptance_known=True
+            )
+            for tokens in (self.drafts.drafted_tokens + 1.0, 1.0)
+        )
+        return bool(np.mean((fastest <= log_seconds) & (log_seconds <= slowest)) >= 0.5)
 
     @cached_property
     def _own(self) -> tuple[OwnMeasurements, Array]:
         """Return the measurements of this setup, and the difference of each from the prediction."""
-        measured = self.evidence.measured
-        day = float(measured.cases.day.max())
-        newest = newest_of_each_load(measured.cases, measured.seconds, self.rows, day)
-        then, log_seconds = measured.cases.take(newest), np.log(measured.seconds[newest])
-        if not len(newest):
-            return OwnMeasurements(loads=then.log_load, log_seconds=log_seconds, drift=log_seconds), log_seconds
-        now = self.cases(tuple(zip(then.users, then.input_tokens, then.output_tokens, strict=True)))
-        drift = self.evidence.shift(then) - self.evidence.shift(now)
-        every = OwnMeasurements(loads=then.log_load, log_seconds=log_seconds, drift=np.asarray(drift))
-        current = is_current(every.drift, then.undated)
-        return every.take(current), np.asarray(log_seconds - self.log_seconds(now))[current]
+        own = self._every
+        if self._measurements_tell_acceptance:
+            own = own.take(np.zeros(len(own), np.bool_))
+        if not len(own):
+            return own, own.log_seconds
+        predicted = self.log_seconds(self._as_measured.cases(_loads_of(own.loads)))
+        return own, np.asarray(own.log_seconds - predicted)
 
     @property
     def own(self) -> OwnMeasurements:
@@ -114,7 +152,7 @@ class DraftedCurve:
         """
         asked = ((load.users, load.input_tokens, load.output_tokens),)
         factor = float(self.log_factors(asked)[0])
-        if load.is_among(self.own.loads):
+        if load.is_among(self.own.loads) and not self.drafts.acceptance_given:
             day = float(self.evidence.cases.day.max())
             spread = measured_spread(self.evidence.measured, self.rows, load, day, repeats)
             return CorrectedTime(log_factor=factor, spread=spread, tier="measured")
@@ -140,7 +178,13 @@ class DraftedCurve:
         return replace(self.drafts, log_factor=float(np.mean(self.log_factors(loads))), spread=spread)
 
     def first_token_at(self, load: RequestedLoad, plain: CorrectedTime, repeats: Logs) -> CorrectedTime:
-        """Return the correction of the time to first token at a load of one rank."""
+        """Return the correction of the time to first token at a load of one rank.
+
+        Accepted tokens change it little, so that a stated acceptance leaves the correction as it is.
+        """
+        if self.drafts.acceptance_given:
+            usual = self._as_measured.first_token_at(load, plain, repeats)
+            return replace(usual, tier="interpolated") if usual.tier == "measured" else usual
         measured = self.evidence.measured
         known = self.rows[np.isfinite(measured.first_s[self.rows])]
         then = measured.cases.take(known)
@@ -180,6 +224,10 @@ def drafted_curve(
         rank=independent_rank(work)[0],
         measured_engine=measured_engine,
     )
+
+
+def _loads_of(logs: LogLoad) -> Loads:
+    return tuple(zip(*(np.exp2(each).tolist() for each in logs), strict=True))
 
 
 def _drafted_cases(rank: ReplicaWork, engine: str, drafts: Speculation, loads: Loads) -> Cases:

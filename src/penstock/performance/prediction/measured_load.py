@@ -141,12 +141,12 @@ def measured_spread(measured: Measured, rows: Rows, load: RequestedLoad, day: fl
     `rows` are the measurements of the setup. The other measurements are of the same software or a little older: within
     three months, or medians over months.
     """
-    cases, seconds = measured.cases, measured.seconds
+    cases, seconds = measured.cases, measured.answer_s
     rows = rows[load.matches(cases.take(rows).log_load)]
     newest = cases.day[rows[~cases.undated[rows]]].max(initial=0.0)
     rows = rows[cases.undated[rows] | (cases.day[rows] >= newest - _RECENT_DAYS)]
     answer = newest_of_each_load(cases, seconds, rows, day)
-    others = np.log(seconds[rows] / seconds[answer[0]])
+    others = np.log(np.concatenate([seconds[rows], measured.seconds[rows]]) / seconds[answer[0]])
     low, high = repeats
     return min(low, float(others.min())), max(high, float(others.max()))
 

@@ -47,7 +47,15 @@ class Range:
         return Range(value=self.value * by, low=self.low * by, high=self.high * by)
 
 
-_NO_DRAFTS: Final = Speculation(drafted_tokens=0, accepted_tokens=1.0)
+NO_DRAFTS: Final = Speculation(drafted_tokens=0, accepted_tokens=1.0)
+_FEWEST_RUNNING: Final = 1 / 8
+"""Smallest share of the requests in flight that must run at once. With a smaller share nearly all of the time is
+waiting, and a figure would answer a question that was not asked."""
+
+
+def carries(running: float, users: float) -> bool:
+    """Return whether enough of the requests in flight run at once."""
+    return running >= _FEWEST_RUNNING * users
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +118,11 @@ class Prediction:
         return self.load.users
 
     @property
+    def serves(self) -> bool:
+        """Return whether the model fits and enough of the requests run at once."""
+        return self.memory.fits and carries(self.running, self.concurrency)
+
+    @property
     def output_tokens_per_s_per_device(self) -> float:
         """Return the throughput divided by the number of devices of the replica."""
         return self.output_tokens_per_s.value / self.deployment.parallelism.devices
@@ -152,7 +165,7 @@ def predict(
     load = RequestedLoad(concurrency, input_tokens, output_tokens)
     curve = None if stack is None else drafted_curve(stack, work, measured_engine, efficiencies, speculation)
     own = None if stack is None else (stack.curve if curve is None else curve).own
-    drafts = speculation or _NO_DRAFTS
+    drafts = speculation or NO_DRAFTS
     limit = engine_limit(deployment, memory, measured_engine, drafts)
     # The roofline is a bound, so prompts do not limit it.
     room = replace(limit, step_tokens=inf) if own is None else limit.with_proof(own, independent_rank(work)[1])
@@ -213,7 +226,7 @@ def _correct_times(
         at = curve.time_per_token_at(rank_load, at, efficiencies.repeats)
         first = curve.first_token_at(rank_load, first, efficiencies.first_repeats)
         return at, first, curve.with_factor_of(at, rank_load)
-    if drafts is not _NO_DRAFTS:
+    if drafts is not NO_DRAFTS:
         at = replace(at, log_factor=drafts.log_factor, spread=drafts.widened(at.spread), tier=drafts.tier_on(stack))
     return at, first, drafts
 

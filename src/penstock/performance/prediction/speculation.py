@@ -1,6 +1,6 @@
 """Describes speculative decoding: the tokens drafted per step, the tokens that a step yields, and the evidence."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,8 +22,8 @@ class Speculation:
     own_layers: bool = False
     """Whether the checkpoint's own multi-token-prediction layers draft, or the drafter of the measured runs. If so, the
     time of these layers is counted. The time of another drafter is not counted."""
-    acceptance_given: bool = False
-    """Whether the user stated the accepted tokens. If so, measured runs with another acceptance do not change them."""
+    expected_tokens: float | None = None
+    """Tokens that a step yields in measured runs, if the user stated other accepted tokens. None if not stated."""
     log_factor: float = 0.0
     """Natural logarithm of the ratio of the time of a drafting step to the time that its work predicts."""
     spread: Logs = (0.0, 0.0)
@@ -38,6 +38,18 @@ class Speculation:
                 f"a step that drafts {self.drafted_tokens} tokens yields 1 to {self.drafted_tokens + 1}, "
                 f"not {self.accepted_tokens:g}"
             )
+
+    @property
+    def acceptance_given(self) -> bool:
+        """Return whether the user stated the accepted tokens."""
+        return self.expected_tokens is not None
+
+    @property
+    def as_expected(self) -> "Speculation":
+        """Return the drafts with the acceptance of measured runs."""
+        if self.expected_tokens is None:
+            return self
+        return replace(self, accepted_tokens=self.expected_tokens, expected_tokens=None)
 
     @property
     def label(self) -> str:

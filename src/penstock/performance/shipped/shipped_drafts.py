@@ -19,7 +19,7 @@ from penstock.performance.calibration.draft_acceptance import (
     from_document,
 )
 from penstock.performance.calibration.drafted_evidence import groups_of, solve_drafts, step_model_log_s
-from penstock.performance.calibration.measured_runs import merge_nightly, setup_of
+from penstock.performance.calibration.measured_runs import medians_of_runs, merge_nightly, setup_of
 from penstock.performance.prediction.multi_token_prediction import multi_token_prediction, usual_drafted
 from penstock.performance.prediction.serving_stack import Stack, stack_of
 from penstock.performance.prediction.speculation import Speculation
@@ -77,7 +77,7 @@ def shipped_drafted_rows() -> tuple[DraftedRow, ...]:
 def shipped_solution() -> SolvedDrafts:
     """Return the solved covariance of the shipped runs with drafts."""
     rows = shipped_drafted_rows()
-    return solve_drafts(rows, fit_drafts(rows, published_acceptance()))
+    return solve_drafts(rows, fit_drafts(rows, published_acceptance()), medians_of_runs(load_measurements()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -111,14 +111,14 @@ def curve_of(evidence: Evidence, work: ReplicaWork, engine: str, day: date | Non
     grid = closed_loop_case(work, engine, GRID, day or evidence.newest)
     grid = grid if day is not None else last_measured(evidence.cases, grid)
     setup, day_now = evidence.rows_sharing(grid, "setup"), float(grid.day[0])
-    rows = newest_of_each_load(evidence.cases, evidence.measured.seconds, setup, day_now)
+    rows = newest_of_each_load(evidence.cases, evidence.measured.answer_s, setup, day_now)
     measured = evidence.cases.take(rows)
     loads = tuple(zip(measured.users, measured.input_tokens, measured.output_tokens, strict=True))
     # The work of this deployment at each load. The measured engine may have batched other numbers of prompt tokens.
     now = closed_loop_case(work, engine, loads, date.fromordinal(int(day_now))) if loads else grid.take(rows)
     predicted = np.round(evidence.log_seconds(now), DIGITS)
     drift = np.round(evidence.log_seconds(measured), DIGITS) - predicted
-    every = OwnMeasurements(loads=measured.log_load, log_seconds=np.log(evidence.measured.seconds[rows]), drift=drift)
+    every = OwnMeasurements(loads=measured.log_load, log_seconds=np.log(evidence.measured.answer_s[rows]), drift=drift)
     current = is_current(drift, measured.undated)
     return fit_curve(
         grid,

@@ -39,8 +39,16 @@ class Measured:
     """Seconds between two tokens of a request."""
     first_s: Array
     """Mean or median seconds to the first token, as published. NaN if it was not published."""
+    median_s: Array
+    """Median seconds between two tokens over all runs of the row's load, where `seconds` of one run differ much from
+    it. NaN elsewhere."""
     texts: Mapping[str, tuple[str, ...]]
     """Attributes of each row as text, including the additional attributes in `EXTRA_TEXTS`."""
+
+    @cached_property
+    def answer_s(self) -> Array:
+        """Return the seconds between two tokens that answer for each row's load: the median, if one run differs."""
+        return np.asarray(np.where(np.isnan(self.median_s), self.seconds, self.median_s))
 
     @cached_property
     def engines(self) -> tuple[DrivenEngine, ...]:
@@ -52,7 +60,11 @@ class Measured:
         """Return the selected rows."""
         texts = {word: tuple(np.array(spelt)[kept].tolist()) for word, spelt in self.texts.items()}
         return Measured(
-            cases=self.cases.take(kept), seconds=self.seconds[kept], first_s=self.first_s[kept], texts=texts
+            cases=self.cases.take(kept),
+            seconds=self.seconds[kept],
+            first_s=self.first_s[kept],
+            median_s=self.median_s[kept],
+            texts=texts,
         )
 
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -64,6 +76,7 @@ class Measured:
             "light": self.cases.roofline.astype(np.float32),
             "seconds": self.seconds.astype(np.float32),
             "first_s": self.first_s.astype(np.float32),
+            "median_s": self.median_s.astype(np.float32),
             "users": self.cases.users.astype(np.float32),
             "input_tokens": self.cases.input_tokens.astype(np.float32),
             "output_tokens": self.cases.output_tokens.astype(np.float32),
@@ -95,6 +108,7 @@ class Measured:
             ),
             seconds=arrays["seconds"].astype(np.float64),
             first_s=arrays["first_s"].astype(np.float64),
+            median_s=arrays["median_s"].astype(np.float64),
             texts={name: tuple(np.array(spelt[name])[index].tolist()) for name, index in which.items()},
         )
 

@@ -112,13 +112,30 @@ def start_context(launch: Launch, asked: int | None, deployment: Deployment) -> 
     return model.max_context_tokens
 
 
+def with_more_room(plan: LaunchPlan, deployment: Deployment, asked: int | None) -> LaunchPlan:
+    """Add the flags of the nearest settings with which a proposed launch fits that does not fit without them.
+
+    The flags set a larger memory fraction or shorter steps. The plan is unchanged if no settings help.
+    """
+    wanted = asked or usual_context_tokens(deployment.model)
+    flags = {setting: flag.replace("_", "-") for setting, flag in ENGINES[plan.engine].tuning_flags.items()}
+    free = {name for name in TUNABLE if name in flags and not plan.has(flags[name])}
+    engine = with_room(deployment, wanted, free=free).engine
+    why = f"the engine's defaults leave no room for {wanted:,} tokens"
+    if engine.memory_fraction != deployment.engine.memory_fraction:
+        plan = plan.with_flags(Setting(name=flags["memory_fraction"], value=f"{engine.memory_fraction:.2f}", why=why))
+    if engine.max_batched_tokens != deployment.engine.max_batched_tokens:
+        plan = plan.with_flags(Setting(name=flags["max_batched_tokens"], value=str(engine.max_batched_tokens), why=why))
+    return plan
+
+
 def fit_to_memory(
     plan: LaunchPlan, deployment: Deployment, asked: int | None
 ) -> tuple[LaunchPlan, CutContext | None, MemoryFit]:
-    """Add flags that make a proposed launch fit in memory.
+    """Add flags that give a proposed launch room for its context and its requests.
 
-    The flags set a larger memory fraction or shorter steps first, then a shorter context, and last fewer requests at
-    once, if there are fewer blocks for recurrent states.
+    The flags set shorter steps, then a shorter context, and last fewer requests at once, if there are fewer blocks for
+    recurrent states.
     """
     plan, cut, memory = _fit_context(plan, deployment, asked)
     safe = safe_requests(memory)
@@ -132,18 +149,7 @@ def fit_to_memory(
 def _fit_context(
     plan: LaunchPlan, deployment: Deployment, asked: int | None
 ) -> tuple[LaunchPlan, CutContext | None, MemoryFit]:
-    wanted = asked or usual_context_tokens(deployment.model)
-    flags = {setting: flag.replace("_", "-") for setting, flag in ENGINES[plan.engine].tuning_flags.items()}
-    tuned = with_room(
-        deployment, wanted, free={name for name in TUNABLE if name in flags and not plan.has(flags[name])}
-    )
-    room, why = DeviceRoom(tuned), f"the engine's defaults leave no room for {wanted:,} tokens"
-    if tuned.engine.memory_fraction != deployment.engine.memory_fraction:
-        share = f"{tuned.engine.memory_fraction:.2f}"
-        plan = plan.with_flags(Setting(name=flags["memory_fraction"], value=share, why=why))
-    if tuned.engine.max_batched_tokens != deployment.engine.max_batched_tokens:
-        step = str(tuned.engine.max_batched_tokens)
-        plan = plan.with_flags(Setting(name=flags["max_batched_tokens"], value=step, why=why))
+    room = DeviceRoom(deployment)
     if asked is not None or ENGINES[plan.engine].server != "vllm":
         return plan, None, served_memory(room, start_context(plan.as_launch(), asked, deployment))
     cut = fitting_context(room)
@@ -154,11 +160,16 @@ def _fit_context(
         room, cut = smaller, fitting_context(smaller)
     if cut is None:
         return plan, None, room.at(start_context(Launch(), None, deployment))
-    why = (
+    shorter = Setting(name="max-model-len", value=str(cut.tokens), why=reason_to_cut(cut))
+    return plan.with_flags(shorter), cut, room.at(cut.tokens)
+
+
+def reason_to_cut(cut: CutContext) -> str:
+    """Write why a launch needs a shorter context than the model's."""
+    return (
         f"the model's {cut.model_tokens:,} need {format_gib(cut.needed_bytes)} GiB of KV cache a device and "
         f"{format_gib(cut.left_bytes)} are left: without it vLLM does not start"
     )
-    return plan.with_flags(Setting(name="max-model-len", value=str(cut.tokens), why=why)), cut, room.at(cut.tokens)
 
 
 def served_memory(room: DeviceRoom, context_tokens: int) -> MemoryFit:

@@ -37,7 +37,6 @@ class FitDeployment(TypedDict):
     fits: Annotated[bool, at("fit.fits")]
     certain: Annotated[bool, at("fit.certain")]
     flags: list[str]
-    with_defaults: DoesNotFit | None
     obstacle: Annotated[DoesNotFit | None, at("fit.obstacle")]
     remedies: list[Remedy]
     fewest_devices: int | None

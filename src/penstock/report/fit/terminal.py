@@ -36,7 +36,6 @@ def render_fit(
         table = _narrow_table(reports, context_tokens)
     pieces: list[RenderableType] = [_headline(model, reports), table, Text(), _bars(reports, width)]
     pieces += [_verdict(report) for report in reports if not report.fit.fits]
-    pieces += [_with_flags(report) for report in reports if report.flags]
     pieces += [Text(line) for report in reports if (line := _logged_kv_tokens(report))]
     pieces += [_kv_rents(reports, *rents), _footnote(reports)]
     notes = dict.fromkeys((*model.notes, *(note for report in reports for note in report.notes)))
@@ -140,7 +139,7 @@ def _verdict_word(report: FitReport) -> Text:
         return Text("no", style="bold red")
     if not report.fit.certain:
         return Text("tight", style="bold yellow")
-    return Text("flags", style="bold yellow") if report.with_defaults else Text("yes", style="bold green")
+    return Text("yes", style="bold green")
 
 
 def _count(number: int | None, otherwise: str) -> str:
@@ -196,16 +195,6 @@ def _verdict(report: FitReport) -> Text:
     if report.remedies:
         text.append("\n  what would fit: ", style="dim")
         text.append(", or ".join(remedy.change for remedy in report.remedies), style="default")
-    return text
-
-
-def _with_flags(report: FitReport) -> Text:
-    """Name the engine flags with which the model fits, and why it does not fit with the engine's defaults."""
-    text = Text(f"{_name(report.fit)} fits with {' '.join(report.flags)}", style="yellow")
-    obstacle = report.with_defaults
-    if obstacle is not None:
-        short = f" ({format_gib(obstacle.shortfall_bytes)} GiB short)" if obstacle.shortfall_bytes else ""
-        text.append(f": with the engine's defaults {obstacle.reason}{short}", style="default")
     return text
 
 

@@ -217,6 +217,8 @@ def name_instead(answer: Preflight, instead: Preflight) -> str:
     split = instead.question.asked.parallelism
     if split == answer.question.asked.parallelism and answer.launch.typed:
         return "launch that preflight proposes"
+    if split == answer.question.asked.parallelism:
+        return "the same split runs with more of the memory, or with shorter steps"
     cut = "" if instead.cut is None else f", {instead.cut.tokens:,} tokens of context"
     return f"the nearest split that runs: {split.devices} x {instead.question.accelerator.id} ({split}){cut}"
 
