@@ -10,7 +10,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-from penstock.catalog import load_prices, priced_ids
+from penstock.catalog import load_api_prices, load_prices, priced_ids
 from penstock.report.drawing.plain_json import plain_fields, to_json
 
 LEDGER = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data/prices/ledger.txt"
@@ -32,6 +32,8 @@ def digests() -> dict[str, str]:
                 found[f"{price.id}.component"] = _digest(ident, {**published, **term, "component": True})
             if price.corrected_by is not None:
                 found[f"{price.id}.corrected_by"] = _digest(ident, {**published, "corrected_by": price.corrected_by})
+    for listed in load_api_prices():
+        found[f"api.{listed.model}.{listed.checked_on}"] = _digest("api", plain_fields(listed))
     return found
 
 

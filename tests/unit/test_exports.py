@@ -39,11 +39,13 @@ EXPORTS = {
     ],
     "penstock.catalog": [
         "accelerator_ids",
+        "api_price_of",
         "find_model",
         "find_unread_model",
         "load_accelerator",
         "load_accelerators",
         "load_acceptance_lengths",
+        "load_api_prices",
         "load_disaggregation",
         "load_drafted_evidence",
         "load_drafts",

@@ -5,11 +5,13 @@ Each file of the catalog is read only when it is needed.
 
 from penstock.catalog._catalog_files import (
     accelerator_ids,
+    api_price_of,
     find_model,
     find_unread_model,
     load_accelerator,
     load_accelerators,
     load_acceptance_lengths,
+    load_api_prices,
     load_disaggregation,
     load_drafted_evidence,
     load_drafts,
@@ -31,11 +33,13 @@ from penstock.catalog._catalog_files import (
 
 __all__ = [
     "accelerator_ids",
+    "api_price_of",
     "find_model",
     "find_unread_model",
     "load_accelerator",
     "load_accelerators",
     "load_acceptance_lengths",
+    "load_api_prices",
     "load_disaggregation",
     "load_drafted_evidence",
     "load_drafts",

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
 
     from penstock.catalog.measurement import Measurement, MeasurementSource, Use
     from penstock.catalog.price import Price
-    from penstock.catalog.published_tables import AcceptanceLength, FleetPoint, MlperfResult
+    from penstock.catalog.published_tables import AcceptanceLength, ApiListPrice, FleetPoint, MlperfResult
     from penstock.catalog.seller import SellerLevels
 
 _DATA = files("penstock.catalog") / "data"
 _ALIASES = "aliases.toml"
+_FORMATS: Final = re.compile(r"-(quark-)?(bf16|fp8|mxfp4|nvfp4)(-.*)?$")
+"""End of the name of a checkpoint that differs from another only in the format of its weights."""
 USES: "Final[Mapping[str, Use]]" = {
     "queued.csv": "queued",
     "long_prompts.csv": "held_out",
@@ -156,6 +159,30 @@ def load_fleet_points() -> "tuple[FleetPoint, ...]":
     from penstock.catalog.published_tables import FleetPoint  # noqa: PLC0415 - `fit` needs no such table
 
     return _table(FleetPoint, "fleet_points.csv")
+
+
+@cache
+def load_api_prices() -> "tuple[ApiListPrice, ...]":
+    """Read the list prices of models on APIs, in the order in which they were recorded."""
+    from penstock.catalog.published_tables import ApiListPrice  # noqa: PLC0415 - `fit` needs no prices
+
+    return _table(ApiListPrice, "api_prices.csv")
+
+
+def api_price_of(model: str) -> "ApiListPrice | None":
+    """Return the newest API price of a model, given by id or repository, in any weight format. None: none recorded.
+
+    A model that only has the shape of another, such as a distilled one, does not have its price.
+    """
+    wanted = _FORMATS.sub("", model.strip().rpartition("/")[2].lower())
+    known = [price for price in load_api_prices() if wanted in _sold_names(price.model)]
+    return max(known, key=lambda price: price.checked_on, default=None)
+
+
+def _sold_names(model: str) -> set[str]:
+    """Return the id of a sold model and the last part of its repository."""
+    repo = _load_model(model).repo if model in model_ids() else model
+    return {model, repo.rpartition("/")[2].lower()}
 
 
 def _table(shape: type[Shape], name: str) -> tuple[Shape, ...]:

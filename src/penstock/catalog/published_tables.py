@@ -1,4 +1,4 @@
-"""Describes public tables that are not rows of one deployment: acceptance lengths, MLPerf results, fleets."""
+"""Describes public tables that are not rows of one deployment: acceptance lengths, MLPerf, fleets, API prices."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -112,3 +112,24 @@ class FleetPoint:
     flag: str = ""
     """`marker_partly_covered`: read off the chart to 4% instead of 2%. `picker_bound`: the router's processor limits
     the fleet, and not its accelerators."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiListPrice:
+    """List price of a model on APIs, in dollars per million tokens, over all sellers that one table lists.
+
+    Prices are medians over the sellers, each by itself: the medians of input and output may be of different sellers.
+    """
+
+    model: str
+    sellers: int
+    input_usd_per_mtok: float
+    low_input_usd_per_mtok: float
+    high_input_usd_per_mtok: float
+    output_usd_per_mtok: float
+    low_output_usd_per_mtok: float
+    high_output_usd_per_mtok: float
+    checked_on: date
+    source: str
+    cached_input_usd_per_mtok: float | None = None
+    """Price of input tokens that the seller has cached. None if no seller states one: then they cost as other input."""

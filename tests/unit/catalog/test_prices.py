@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from conftest import REPOSITORY
-from penstock.catalog import load_prices, priced_ids
+from penstock.catalog import api_price_of, load_api_prices, load_prices, priced_ids
 from penstock.catalog.price import Price, market_price
 
 PRICES = {ident: load_prices(ident) for ident in priced_ids()}
@@ -110,3 +110,37 @@ def test_only_a_contract_has_a_term() -> None:
             confidence="unverified",
             term_months=12,
         )
+
+
+def test_api_prices_are_ordered() -> None:
+    assert len(load_api_prices()) == 13
+    for price in load_api_prices():
+        assert price.low_input_usd_per_mtok <= price.input_usd_per_mtok <= price.high_input_usd_per_mtok
+        assert price.low_output_usd_per_mtok <= price.output_usd_per_mtok <= price.high_output_usd_per_mtok
+        assert (price.cached_input_usd_per_mtok or 0) < price.input_usd_per_mtok
+
+
+def test_weight_formats_share_an_api_price() -> None:
+    # LiteLLM 1.109.1: median of 20 sellers of Llama-3.3-70B.
+    price = api_price_of("llama-3.3-70b")
+    assert price is not None
+    assert (price.input_usd_per_mtok, price.output_usd_per_mtok) == (0.447, 0.68)
+    assert (price.sellers, price.checked_on, price.cached_input_usd_per_mtok) == (20, date(2026, 11, 19), None)
+    for name in ("llama-3.3-70b-fp8-dynamic", "RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic"):
+        assert api_price_of(name) == price
+
+
+@pytest.mark.parametrize(
+    ("name", "sold"),
+    [
+        ("amd/GLM-5.3-Flash-Quark-MXFP4", "glm-5.3-flash"),
+        ("glm-5.3-bf16", "glm-5.3"),
+        ("nvidia/GLM-5.3-NVFP4", "glm-5.3"),
+        ("moonshotai/Kimi-K2.6", "kimi-k2.6"),
+        ("kimi-k2.5", None),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", None),
+    ],
+)
+def test_shape_alone_has_no_api_price(name: str, sold: str | None) -> None:
+    price = api_price_of(name)
+    assert (None if price is None else price.model) == sold
