@@ -1,7 +1,7 @@
 """Keeps prices append-only: a digest per recorded price, so that an edit to an old one cannot pass unseen.
 
-The digest is of what was published. What the catalog says about it (`component`, `corrected_by`) has a line of its own:
-the line of the price stays true, and neither setting nor clearing it passes unseen.
+The digest is of what was published. What the catalog says about it (`component`, `corrected_by`, `available`) has a line
+of its own: the line of the price stays true, and neither setting nor clearing it passes unseen.
 
 `make ledger` adds lines for new prices. `--check` fails when a price changed, vanished, or is not recorded yet.
 """
@@ -15,7 +15,7 @@ from penstock.report.drawing.plain_json import plain_fields, to_json
 
 LEDGER = Path(__file__).resolve().parent.parent / "src/penstock/catalog/data/prices/ledger.txt"
 
-_SAID_LATER = frozenset({"component", "corrected_by", "term_months", "survey"})
+_SAID_LATER = frozenset({"component", "corrected_by", "available", "term_months", "survey"})
 
 
 def digests() -> dict[str, str]:
@@ -30,6 +30,8 @@ def digests() -> dict[str, str]:
             found[price.id] = _digest(ident, {**published, **term})
             if price.component:
                 found[f"{price.id}.component"] = _digest(ident, {**published, **term, "component": True})
+            if price.available is not None:
+                found[f"{price.id}.available"] = _digest(ident, {**published, "available": price.available})
             if price.corrected_by is not None:
                 found[f"{price.id}.corrected_by"] = _digest(ident, {**published, "corrected_by": price.corrected_by})
     for listed in load_api_prices():

@@ -63,6 +63,9 @@ class Price:
     """If this entry has a wrong label: id of the entry that records the same offer with the correct label. The wrong
     entry stays on record but is not used."""
 
+    available: bool | None = None
+    """Whether the seller had it that day. None if the source does not say."""
+
     def __post_init__(self) -> None:
         if self.usd <= 0 or self.devices < 1:
             raise ValueError(f"price {self.id}: usd and devices must be positive")
@@ -145,14 +148,20 @@ def market_price(
 def newest_offers(prices: Sequence[Price], kind: PriceKind, *, term_months: int | None = None) -> tuple[Price, ...]:
     """Return the newest usable price of each seller, cheapest first; prices much older than the newest are dropped.
 
-    A seller has one price per class, because a cloud that resells private devices sells two things. Among a seller's
-    prices of the same date, the price for the largest number of devices is taken.
+    A seller has one price per class, because a cloud that resells private devices sells two things. A price of low
+    confidence never replaces a better one. Among a seller's prices of the same date, the price for the largest number
+    of devices is taken. A seller whose newest price is of something that it did not have makes no offer.
     """
     recent = recent_prices(prices, kind, term_months)
     kept: dict[tuple[str, SellerClass], Price] = {}
-    for price in sorted(recent, key=lambda entry: (entry.effective_from, entry.devices, -entry.usd_per_device)):
+    for price in sorted(recent, key=_rank):
         kept[seller_of(price), class_of(price)] = price
-    return tuple(sorted(kept.values(), key=lambda price: price.usd_per_device))
+    offers = (price for price in kept.values() if price.available is not False)
+    return tuple(sorted(offers, key=lambda price: price.usd_per_device))
+
+
+def _rank(price: Price) -> tuple[bool, date, int, float]:
+    return price.confidence != "low", price.effective_from, price.devices, -price.usd_per_device
 
 
 def _of_one_class(offers: tuple[Price, ...], kind: PriceKind) -> tuple[Price, ...]:

@@ -278,11 +278,13 @@ def _kind(price: Price) -> str:
 
 
 def _what(price: Price) -> str:
-    return " ".join(part for part in (price.region, price.sku, _correction(price)) if part)
+    return " ".join(part for part in (price.region, price.sku, _unused(price)) if part)
 
 
-def _correction(price: Price) -> str:
-    return "" if price.corrected_by is None else f"(not used: mislabelled, see {price.corrected_by})"
+def _unused(price: Price) -> str:
+    if price.corrected_by is not None:
+        return f"(not used: mislabelled, see {price.corrected_by})"
+    return "(not used: not available that day)" if price.available is False else ""
 
 
 def render_models(models: Sequence[tuple[CatalogModel, int, int]], width: int) -> RenderableType:

@@ -1,12 +1,13 @@
 import subprocess
 import sys
 from datetime import date
+from typing import Literal
 
 import pytest
 
 from conftest import REPOSITORY
 from penstock.catalog import api_price_of, load_api_prices, load_prices, priced_ids
-from penstock.catalog.price import Price, market_price
+from penstock.catalog.price import Price, market_price, newest_offers
 
 PRICES = {ident: load_prices(ident) for ident in priced_ids()}
 
@@ -144,3 +145,43 @@ def test_weight_formats_share_an_api_price() -> None:
 def test_shape_alone_has_no_api_price(name: str, sold: str | None) -> None:
     price = api_price_of(name)
     assert (None if price is None else price.model) == sold
+
+
+def _offer(number: int, usd: float, day: int, confidence: Literal["high", "low"], *, available: bool | None) -> Price:
+    return Price(
+        id=f"x{number}",
+        kind="rent_on_demand",
+        provider="vultr",
+        usd=usd,
+        devices=1,
+        effective_from=date(2026, 10, day),
+        confidence=confidence,
+        source="list",
+        available=available,
+    )
+
+
+def test_weak_price_replaces_no_better_one() -> None:
+    better, weak = _offer(1, 3.99, 1, "high", available=None), _offer(2, 2.19, 20, "low", available=None)
+    assert newest_offers([better, weak], "rent_on_demand") == (better,)
+    assert newest_offers([weak], "rent_on_demand") == (weak,)
+    # Vultr's MI300X: an undated payload says 2.19, the API said 3.99 on 2026-09-23.
+    sold = {offer.provider: offer.id for offer in newest_offers(PRICES["mi300x"], "rent_on_demand")}
+    assert sold.get("vultr") != "p1357"
+
+
+def test_sold_out_seller_makes_no_offer() -> None:
+    """Nor does its older price, from before it was sold out."""
+    before, sold_out = _offer(1, 3.0, 1, "high", available=None), _offer(2, 3.0, 20, "high", available=False)
+    assert newest_offers([before, sold_out], "rent_on_demand") == ()
+    assert newest_offers([before, sold_out, _offer(3, 3.0, 21, "high", available=True)], "rent_on_demand")
+    # DigitalOcean's MI300X: available false in its API on 2026-10-08.
+    assert "digitalocean" not in {offer.provider for offer in newest_offers(PRICES["mi300x"], "rent_on_demand")}
+
+
+def test_listing_average_is_no_offer() -> None:
+    # compute-screener does not say whether an H100 is SXM, PCIe or NVL.
+    averages = [price for price in PRICES["h100_sxm"] if "compute-screener" in (price.source or "")]
+    assert {price.kind for price in averages} == {"rent_index"}
+    assert {price.confidence for price in averages} == {"low"}
+    assert len(averages) == 11

@@ -97,14 +97,16 @@ def test_levels_are_the_least_squares_fit() -> None:
 
 
 def test_mi355x_against_h200_moves_to_what_one_cloud_asks_for_both() -> None:
-    # Oracle rents both: MI355X at 8.60, H200 at 10.00. The two other clouds that rent MI355X are cheap in general.
+    # Oracle rents both: MI355X at 8.60, H200 at 10.00. The two other clouds that rent MI355X are cheap in general, but
+    # Vultr less so: its MI325X is the dearest of five, 4.62 where their median is 3.21.
     medians = [market_price(load_prices(name), "rent_on_demand") for name in ("mi355x", "h200_sxm")]
     paired = [
         market_price(load_prices(name), "rent_on_demand", levels=load_seller_levels) for name in ("mi355x", "h200_sxm")
     ]
     before, after = (one.usd_per_device / two.usd_per_device for one, two in (medians, paired) if one and two)
     assert before == pytest.approx(2.77 / 4.38, abs=0.01)
-    assert after == pytest.approx(8.60 / 10.00, abs=0.03)
+    assert before < after < 8.60 / 10.00
+    assert after == pytest.approx(0.76, abs=0.01)
 
 
 def test_sizes_are_those_of_skus_and_a_rate_is_no_size() -> None:
