@@ -16,7 +16,7 @@ from penstock.planning.plan_result import PlanResult
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.spec.plan_types import Bucket, Plan
-from penstock.planning.spec.resolve_plan import Resolved, resolve
+from penstock.planning.spec.resolve_plan import PricesOf, Resolved, resolve
 from penstock.planning.verification.serving_fleet import VerifyOf
 from penstock.workload.slo import Slo
 
@@ -117,16 +117,18 @@ def solved(
     capacity_of: Callable[[Deployment, Bucket, Slo], Capacity] | None = None,
     again: bool = False,
     found: FoundAnswer | None = None,
+    prices_of: PricesOf = whole_node_prices,
 ) -> PlanResult:
     """Solve a plan; one with the usual capacities once per test process, unless it is to be solved again."""
     usual = not any((per_device, verify_of, sizing_of, capacity_of, found)) and spread == 0.2
+    usual = usual and prices_of is whole_node_prices
     if usual and not again:
         return _solved_once(text)
     plan = plan_of(text)
     made_up = capacities(per_device or {"mi300x": 4.0, "h200_sxm": 6.0}, spread=spread)
     sources = Sources(
         accelerators=tuple(load_accelerator(part.id) for part in plan.accelerators),
-        prices_of=whole_node_prices,
+        prices_of=prices_of,
         model_of=model,
         capacity_of=length_by_length(capacity_of or made_up),
         capacity_note="made-up capacities",

@@ -66,14 +66,29 @@ def test_more_sizes_never_cost_more_and_a_replica_takes_the_smallest_that_holds_
     assert whole.pools[0].offer.unit == NODE
 
 
-def test_a_large_pool_is_planned_in_whole_nodes_unless_the_plan_states_instances() -> None:
-    """A plan with `instances: [1]` got whole servers above 16 devices, at 40% more."""
-    unstated = RENT.replace(", instances: SIZES", "").replace("RATE", str(40 * PER_DEVICE))
-    large = answer_of(unstated).winner.mix
-    assert sum(pool.nodes for pool in large.pools if pool.offer.unit == "x1") <= 16
-    assert any(pool.offer.unit == NODE for pool in large.pools)
-    stated = rented(40 * PER_DEVICE, "[1]").winner.mix
-    assert [(pool.offer.unit, pool.nodes) for pool in stated.pools] == [("x1", 41)]
+DEVICE_USD = 3.0 * HOURS
+"""Cost of one device and year."""
+UNSTATED = RENT.replace(", instances: SIZES", "")
+
+
+@pytest.mark.parametrize("devices", [14, 15, 16, 17, 40])
+def test_cost_never_jumps_by_more_than_a_unit(devices: int) -> None:
+    """Beyond 16 single devices whole servers with a server as spare were planned: 7% more demand cost 50% more."""
+    result = solved(UNSTATED.replace("RATE", str(devices * PER_DEVICE)), spread=0.0, prices_of=load_prices)
+    assert isinstance(result.answer, Answer)
+    mix = result.answer.winner.mix
+    assert [(pool.offer.unit, pool.nodes, pool.spare_nodes) for pool in mix.pools] == [("x1", devices + 1, 1)]
+    assert mix.cost_usd == pytest.approx((devices + 1) * DEVICE_USD, rel=1e-3)
+
+
+def test_every_unit_gets_the_cheapest_contract() -> None:
+    """Sixteen of 17 devices were signed for 36 months, and one for 12 at a higher price."""
+    terms = "contracts: [{years: 1, usd_per_hour: 2.2}, {years: 3, usd_per_hour: 1.9}]"
+    text = UNSTATED.replace("rent_usd_per_hour: 3", f"rent_usd_per_hour: 2.6, {terms}").replace("[rent]", "[contract]")
+    text = text.replace("RATE", str(16 * PER_DEVICE)).replace("horizon_years: 1", "horizon_years: 3")
+    result = solved(text, spread=0.0, prices_of=load_prices)
+    assert isinstance(result.answer, Answer)
+    assert result.answer.winner.mix.contracts == {("h200_sxm", "site", "x1", 1, 0): 17}
 
 
 def test_the_order_names_instances_and_charts_have_the_unit_of_its_dollars() -> None:
@@ -229,8 +244,6 @@ def rented_with_api(rate: float, usd_per_mtok: float) -> tuple[Answer, str]:
     return result.answer, sentence
 
 
-DEVICE_USD = 3.0 * HOURS
-"""Cost of one device and year."""
 FULL_USD_PER_MTOK = DEVICE_USD / (PER_DEVICE * 0.5 * HOURS * 3600 * 1280 / 1e6)
 """Cost per million tokens of one device that carries its whole rate at the peak, half of it on average."""
 

@@ -197,7 +197,7 @@ class AcceleratorPlan:
     instances: tuple[int, ...] | None = None
     """Devices per instance that can be rented besides whole nodes; if None, the sizes of the catalog's SKUs."""
     instances_stated: bool = False
-    """Whether the plan states the sizes of instances; then their number is not limited."""
+    """Whether the plan states the sizes of instances; otherwise they are the catalog's."""
     with_host: bool = False
     """Whether `buy` is the price of a server and includes its host."""
     node_devices: int | None = None
