@@ -23,11 +23,19 @@ from penstock.planning.optimizer.competing_fleets import Family, find_family, st
 from penstock.planning.optimizer.fleet_bill import bill
 from penstock.planning.optimizer.node_costs import BillingTerms, terms_of, with_steps
 from penstock.planning.optimizer.problem import Mix, Problem
-from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult, UncheckedLaunch
+from penstock.planning.plan_defaults import plan_defaults
+from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult, SingleDevices, UncheckedLaunch
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.catalog_prices import is_rented_singly
 from penstock.planning.spec.plan_types import Plan
-from penstock.planning.spec.resolve_plan import LeftOut, Resolved, assumptions, resolve
+from penstock.planning.spec.resolve_plan import (
+    LeftOut,
+    Resolved,
+    assumptions,
+    by_the_device,
+    is_quoted_in_larger_units,
+    resolve,
+)
 from penstock.planning.spec.trace_workload import with_trace
 from penstock.planning.uncertainty.api_break_even import ApiBreakEven, api_break_even
 from penstock.planning.uncertainty.confidence_levels import confidence_levels
@@ -43,6 +51,7 @@ from penstock.planning.uncertainty.quantify_uncertainty import (
     quantify_uncertainty,
 )
 from penstock.planning.uncertainty.scenarios import (
+    SPARES,
     RulePrice,
     demand_scenarios,
     find_blocking_rules,
@@ -58,7 +67,7 @@ from penstock.planning.uncertainty.verdict import judge
 from penstock.planning.verification.fleet_simulator import FleetSimulator
 from penstock.planning.verification.plain_router import price_plain_router
 from penstock.planning.verification.prove_fleets import Proof, ProvenFleets, Verify, add_cheaper_fleets, prove_fleets
-from penstock.planning.verification.verify_fleet import MAY_CARRY, Verified, of_same_accelerators
+from penstock.planning.verification.verify_fleet import MAY_CARRY, of_same_accelerators
 from penstock.simulation.run_options import StageProgress
 
 RUNNERS_UP = 3
@@ -163,27 +172,62 @@ def _answer(question: _Question, sources: Sources, progress: StageProgress, foun
     The uncertainty analysis solves for fleets with changed inputs. If a fleet solved for changed inputs is also cheaper
     at the plan's own inputs, this fleet joins the proven fleets, and the analysis starts again.
     """
-    problem, simulator = question.problem, _simulator(question, sources)
-    planned = _optimise(problem, progress, may_carry=None if simulator is None else MAY_CARRY)
-    if planned is None:
+    simulator = _simulator(question, sources)
+    proven = _prove(question, simulator, progress)
+    if proven is None:
         return None
+    analysed = _analyse(proven, question, simulator, progress, found)
+    progress(_LAST_STEPS[0], 0, len(_LAST_STEPS))
+    answer = _describe(analysed, question, simulator)
+    return replace(answer, single_devices=_by_the_device(question, simulator, progress))
+
+
+def _verify(question: _Question, simulator: FleetSimulator | None) -> Verify | None:
+    problem = question.problem
     if simulator is None:
-        unproven = ProvenFleets(planned=planned, proof=Proof(verified=()))
-        return _describe(_analyse(unproven, question, None, progress, found), question, None)
+        return None
+    return lambda mix: replace(simulator.verify(question.with_headroom(mix, problem), problem), planned=mix)
 
-    def verify(mix: Mix) -> Verified:
-        return replace(simulator.verify(question.with_headroom(mix, problem), problem), planned=mix)
 
+def _prove(question: _Question, simulator: FleetSimulator | None, progress: StageProgress) -> ProvenFleets | None:
+    """Return the fleets of a plan as simulation sizes them; None if no fleet satisfies every rule."""
+    problem, verify = question.problem, _verify(question, simulator)
+    planned = _optimise(problem, progress, may_carry=None if simulator is None else MAY_CARRY)
+    if planned is None or verify is None:
+        return None if planned is None else ProvenFleets(planned=planned, proof=Proof(verified=()))
     proven = prove_fleets(planned, problem, verify, progress)
     if not proven.proof.verified[0].met and cheapest(problem) is None:
         return None
-    if question.needs is not None:
-        family = proven.as_simulated(problem)
-        together = joint_fleets(family, problem, question.needs, question.confidence)
-        proven = add_cheaper_fleets(proven, problem, tuple(together), verify) or proven
-    analysed = _analyse(proven, question, simulator, progress, found, verify)
-    progress(_LAST_STEPS[0], 0, len(_LAST_STEPS))
-    return _describe(analysed, question, simulator)
+    if question.needs is None:
+        return proven
+    together = joint_fleets(proven.as_simulated(problem), problem, question.needs, question.confidence)
+    return add_cheaper_fleets(proven, problem, tuple(together), verify) or proven
+
+
+def _by_the_device(
+    question: _Question, simulator: FleetSimulator | None, progress: StageProgress
+) -> SingleDevices | None:
+    """Plan again with single devices of each accelerator whose price is the user's own and whose sizes are not stated.
+
+    None if there is no such accelerator, or if single devices of it are on sale anyway.
+    """
+    resolved = question.resolved
+    open_ones = [entry for entry in resolved.plan.accelerators if is_quoted_in_larger_units(entry)]
+    if not open_ones:
+        return None
+    sold = {entry.id: by_the_device(entry, resolved.accelerators[entry.id].node.devices) for entry in open_ones}
+    accelerators = tuple(sold.get(entry.id, entry) for entry in resolved.plan.accelerators)
+    changed = replace(resolved, plan=replace(resolved.plan, accelerators=accelerators))
+    again = replace(question, resolved=changed, problem=build_problem(changed, question.candidates))
+    proven = _prove(again, simulator, progress)
+    if proven is None:
+        return None
+    family = proven.as_simulated(again.problem)
+    return SingleDevices(
+        sizes={entry.id: entry.instances or () for entry in open_ones},
+        winner=family.label(family.winner),
+        usd={label: mix.cost_usd for label, mix in family.by_label.items()},
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,13 +246,13 @@ def _analyse(
     simulator: FleetSimulator | None,
     progress: StageProgress,
     found: FoundAnswer | None,
-    verify: Verify | None = None,
 ) -> _Analysed:
     """Quantify the uncertainty of the proven fleets; start again if this finds a cheaper fleet, at most twice.
 
     The fleets that win in a few draws are known before the flips are searched, so they are tried first.
     """
     problem, sized = question.problem, question.sized_by(None if simulator is None else simulator.size)
+    verify = _verify(question, simulator)
     quickly = question.sized_by(None if simulator is None else simulator.size_without_margins)
 
     def with_cheaper(fleets: Sequence[Mix], restarts: int) -> ProvenFleets | None:
@@ -343,5 +387,8 @@ def _api_break_even(question: _Question, family: Family, winner: Bill) -> ApiBre
 def _rule_prices(question: _Question, family: Family, sized: Sized) -> tuple[RulePrice, ...]:
     """Return the price of every rule and of the step, first the most expensive."""
     step = price_step(question.resolved, question.candidates, family)
-    prices = (*rule_prices(question.problem, family, sized), *(() if step is None else (step,)))
+    paths = {entry.path for entry in plan_defaults(question.resolved)}
+    usual = {SPARES} if ("constraints", "spare_nodes") in paths else set[str]()
+    prices = [replace(entry, usual=entry.rule in usual) for entry in rule_prices(question.problem, family, sized)]
+    prices += [] if step is None else [replace(step, usual=("step_months",) in paths)]
     return tuple(sorted(prices, key=lambda entry: -entry.usd))

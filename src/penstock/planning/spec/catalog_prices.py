@@ -37,19 +37,16 @@ def hourly_price(prices: Sequence[Price], levels: Levels | None = None) -> Input
     return None if market is None else _input(market, "newest on-demand price", "USD/device/hour")
 
 
-def hourly_sizes(prices: Sequence[Price], *, quoted: bool) -> tuple[int, ...]:
-    """Return the sizes of instances, in devices, that are rented by the hour.
-
-    A catalog price counts the SKUs of its class of sellers; a quoted price counts the SKUs of all sellers.
-    """
-    market = None if quoted else market_price(prices, "rent_on_demand")
+def hourly_sizes(prices: Sequence[Price]) -> tuple[int, ...]:
+    """Return the sizes of instances, in devices, in which the sellers behind the catalog's price rent by the hour."""
+    market = market_price(prices, "rent_on_demand")
     return instance_sizes(prices, "rent_on_demand", seller_class=None if market is None else market.seller_class)
 
 
 def is_rented_singly(prices: Sequence[Price]) -> bool:
     """Return whether several sellers rent the device by the hour, and single devices are on sale."""
     market = market_price(prices, "rent_on_demand")
-    return market is not None and len(market.offers) >= _SEVERAL and 1 in hourly_sizes(prices, quoted=False)
+    return market is not None and len(market.offers) >= _SEVERAL and 1 in hourly_sizes(prices)
 
 
 def contract_prices(prices: Sequence[Price]) -> tuple[ContractPlan, ...]:

@@ -187,8 +187,9 @@ def default_stack(vendor: str) -> StackPlan:
 
 
 def _stack(vendor: str, stack: StackPlan) -> StackPlan:
-    """Add AMD's default engineers per 1,000 devices, unless the plan states a number of engineers."""
-    if vendor != "amd" or stack.engineers.given or stack.engineers_per_1000_devices.given:
+    """Add AMD's default engineers per 1,000 devices, unless the plan states another number of engineers than none."""
+    floor = stack.engineers
+    if vendor != "amd" or floor.value or floor.uncertain or stack.engineers_per_1000_devices.given:
         return stack
     return replace(stack, engineers_per_1000_devices=usual.AMD_ENGINEERS_BY_SIZE)
 

@@ -234,11 +234,12 @@ class StackPlan:
     """Engineers, support and licences that a vendor's software needs."""
 
     engineers: Annotated[Input, input_of_file(usual.ENGINEERS)] = usual.ENGINEERS
-    """Floor: extra engineers that even the smallest fleet with nodes of the vendor needs. Default: 0."""
+    """Floor: extra engineers that even the smallest fleet with nodes of the vendor needs. Default: 0. Another number
+    replaces those by size."""
     engineers_per_1000_devices: Annotated[Input, input_of_file(usual.ENGINEERS_BY_SIZE)] = usual.ENGINEERS_BY_SIZE
     """Extra engineers per 1,000 devices of the vendor, in addition to the floor.
 
-    Default for AMD: 2.5, unless `engineers` is stated.
+    Default for AMD: 2.5, unless `engineers` states another number than 0.
     """
     support_usd_per_device_year: Annotated[Input, input_of_file(usual.SUPPORT_USD)] = usual.SUPPORT_USD
     """Support for owned hardware; rent includes support."""

@@ -26,6 +26,10 @@ Such a fleet cannot affect the price of the rule.
 """
 
 
+SPARES: Final = "the spares"
+"""Name of the rule that every pool has spare units."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulePrice:
     """A rule of the plan, and how much the plan would save without that rule."""
@@ -37,6 +41,8 @@ class RulePrice:
     """Accelerators of the cheapest fleet without the rule."""
     proven: bool = True
     """Whether it is proven that no fleet costs over 1% less than `without_usd`; otherwise `usd` is a lower bound."""
+    usual: bool = False
+    """Whether the rule is a default, not a rule that differs from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +137,7 @@ def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
         "the limits on nodes": replace(problem, max_nodes={}),
         "the minimum number of vendors": replace(problem, min_vendors=1),
         "the maximum share of one vendor": replace(problem, max_vendor_share=None),
-        "the spares": replace(problem, spare_nodes=0),
+        SPARES: replace(problem, spare_nodes=0),
         "delivery dates": replace(problem, offers=instantly),
     }
     if problem.min_vendors > 1 and problem.max_vendor_share is not None:

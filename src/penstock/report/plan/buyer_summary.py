@@ -15,6 +15,7 @@ from penstock.planning.uncertainty.scenarios import DemandScenario
 from penstock.planning.uncertainty.uncertain_inputs import PRICE_CHANGE
 from penstock.report.plan.acquisition_plan import committed_usd, order_sentences, paid_usd, sold_usd
 from penstock.report.plan.confidence_sentences import enough_sentence, levels_table, share_enough
+from penstock.report.plan.default_sentences import size_sentence
 from penstock.report.plan.demand_sentences import user_sentences
 from penstock.report.plan.engine_sentences import engine_sentences, launch_sentences
 from penstock.report.plan.flips import flips_by_input, plain_flip, within_range
@@ -78,7 +79,11 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
     flips = [(plain_flip(ends, names), within_range(ends)) for ends in found]
     blame = answer.confidence.blame if level == "open" else ()
     owned = () if answer.owned is None else owned_sentences(answer.owned, names)
-    rules = [f"{capital_first(rule.rule)}: {rule_usd(rule)}." for rule in answer.rules if rule.usd > 0]
+    rules = [
+        f"{capital_first(rule.rule)}{' (a default)' if rule.usual else ''}: {rule_usd(rule)}."
+        for rule in answer.rules
+        if rule.usd > 0
+    ]
     return {
         "level": level,
         "tag": _TAGS[level],
@@ -91,7 +96,9 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
         "changes": [text for text, _ in flips[:_CHANGES_SHOWN]],
         "saving": saving_sentence(answer),
         "notes": [note for note in notes if note],
-        "warnings": [text for text in (people_sentence(answer), *launch_sentences(answer)) if text],
+        "warnings": [
+            text for text in (size_sentence(answer), people_sentence(answer), *launch_sentences(answer)) if text
+        ],
         "to_settle": [_to_settle(entry, names) for entry in blame[:_MEASURES_SHOWN]],
         "tiles": _tiles(answer),
         "payments": figure("Payments over time.", cash_note(answer), cash_bars(answer.winner.cash)),

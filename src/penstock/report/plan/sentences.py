@@ -177,7 +177,8 @@ def sureness(answer: Answer) -> Sureness:
     verdict = answer.verdict
     if answer.verified and not answer.verified[0].met:
         return "unmet"
-    if verdict.outcome == "too close to call" or (answer.regret_usd or 0.0) > 1:
+    sizes_decide = answer.single_devices is not None and answer.single_devices.winner != verdict.winner
+    if verdict.outcome == "too close to call" or sizes_decide or (answer.regret_usd or 0.0) > 1:
         return "open"
     if verdict.outcome == "only choice":
         return "alone"
