@@ -50,8 +50,10 @@ from penstock.planning.uncertainty.quantify_uncertainty import (
     first_answer,
     quantify_uncertainty,
 )
+from penstock.planning.uncertainty.replanned_flips import Replanning
 from penstock.planning.uncertainty.scenarios import (
     SPARES,
+    Replanned,
     RulePrice,
     demand_scenarios,
     find_blocking_rules,
@@ -173,13 +175,35 @@ def _answer(question: _Question, sources: Sources, progress: StageProgress, foun
     at the plan's own inputs, this fleet joins the proven fleets, and the analysis starts again.
     """
     simulator = _simulator(question, sources)
-    proven = _prove(question, simulator, progress)
+    proven, replanned = _prove(question, simulator, progress), _planner(sources)
     if proven is None:
         return None
-    analysed = _analyse(proven, question, simulator, progress, found)
+    analysed = _analyse(proven, question, simulator, progress, found, replanned)
     progress(_LAST_STEPS[0], 0, len(_LAST_STEPS))
-    answer = _describe(analysed, question, simulator)
+    answer = _describe(analysed, question, simulator, replanned)
     return replace(answer, single_devices=_by_the_device(question, simulator, progress))
+
+
+def _planner(sources: Sources) -> Replanned:
+    """Return a function that plans other inputs of the same accelerators, from the search for candidates on."""
+
+    def plan_again(resolved: Resolved) -> Family | None:
+        choice = search_candidates(resolved, sources, _silently)
+        confident = plan_headroom(resolved, choice.candidates)
+        if unserved_lengths(confident.resolved, confident.candidates, sources.model_of):
+            return None
+        problem = build_problem(confident.resolved, confident.candidates)
+        question = _Question(
+            resolved=confident.resolved, candidates=confident.candidates, problem=problem, needs=confident.needs
+        )
+        proven = _prove(question, _simulator(question, sources), _silently)
+        return None if proven is None else proven.as_simulated(problem)
+
+    return plan_again
+
+
+def _silently(*_: object) -> None:
+    """Report no progress."""
 
 
 def _verify(question: _Question, simulator: FleetSimulator | None) -> Verify | None:
@@ -246,6 +270,7 @@ def _analyse(
     simulator: FleetSimulator | None,
     progress: StageProgress,
     found: FoundAnswer | None,
+    replanned: Replanned,
 ) -> _Analysed:
     """Quantify the uncertainty of the proven fleets; start again if this finds a cheaper fleet, at most twice.
 
@@ -254,6 +279,8 @@ def _analyse(
     problem, sized = question.problem, question.sized_by(None if simulator is None else simulator.size)
     verify = _verify(question, simulator)
     quickly = question.sized_by(None if simulator is None else simulator.size_without_margins)
+
+    again = Replanning(resolved=question.resolved, of=replanned)
 
     def with_cheaper(fleets: Sequence[Mix], restarts: int) -> ProvenFleets | None:
         return None if verify is None or not restarts else add_cheaper_fleets(proven, problem, fleets, verify)
@@ -268,7 +295,7 @@ def _analyse(
         drawn = competing.family.of_other_worlds
         cheaper = with_cheaper(drawn, restarts)
         if cheaper is None:
-            uncertainty = quantify_uncertainty(competing, sized, quickly, progress)
+            uncertainty = quantify_uncertainty(competing, sized, quickly, progress, again)
             cheaper = with_cheaper(uncertainty.family.of_other_worlds[len(drawn) :], restarts)
         if cheaper is None:
             break
@@ -327,7 +354,9 @@ def _optimise(problem: Problem, progress: StageProgress, *, may_carry: float | N
     return find_family(problem, runner_up_count=RUNNERS_UP, may_carry=may_carry, step=step)
 
 
-def _describe(analysed: _Analysed, question: _Question, simulator: FleetSimulator | None) -> Answer:
+def _describe(
+    analysed: _Analysed, question: _Question, simulator: FleetSimulator | None, replanned: Replanned
+) -> Answer:
     """Bill the analysed fleets, and price rules, scenarios and owned nodes."""
     problem, terms = question.problem, question.terms
     simulated, competing, uncertainty = analysed.simulated, analysed.competing, analysed.uncertainty
@@ -351,7 +380,7 @@ def _describe(analysed: _Analysed, question: _Question, simulator: FleetSimulato
         flips=uncertainty.flips,
         measurement=uncertainty.measurement,
         rules=_rule_prices(question, family, sized),
-        scenarios=demand_scenarios(family, competing.world, competing.candidates, competing.knobs, sized),
+        scenarios=demand_scenarios(family, question.resolved, replanned),
         owned=owned_worth(problem, family, sized),
         verified=proof.verified,
         regret_usd=proof.regret_usd,
