@@ -13,18 +13,25 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.audit.saving_claim import check_claim
-from penstock.planning.candidates.candidate_search import Candidate, NotLaunched
+from penstock.planning.candidates.launch_obstacles import NotLaunched
 from penstock.planning.candidates_by_workload import search_candidates
 from penstock.planning.feasibility import refuse_impossible, unserved_lengths
 from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.cash_flow import cash_of
-from penstock.planning.optimizer.cheapest_mix import cheapest
-from penstock.planning.optimizer.competing_fleets import Family, find_family, steps_of
+from penstock.planning.optimizer.competing_fleets import Family
 from penstock.planning.optimizer.fleet_bill import bill
-from penstock.planning.optimizer.node_costs import BillingTerms, terms_of, with_steps
-from penstock.planning.optimizer.problem import Mix, Problem
+from penstock.planning.optimizer.node_costs import with_steps
+from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_defaults import plan_defaults
-from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult, SingleDevices, UncheckedLaunch
+from penstock.planning.plan_question import (
+    PlanQuestion,
+    answer_by_the_device,
+    planner_of,
+    prove,
+    simulator_of,
+    verify_of,
+)
+from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult, UncheckedLaunch
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.catalog_prices import is_rented_singly
 from penstock.planning.spec.plan_types import Plan
@@ -32,16 +39,13 @@ from penstock.planning.spec.resolve_plan import (
     LeftOut,
     Resolved,
     assumptions,
-    by_the_device,
-    is_quoted_in_larger_units,
     resolve,
 )
 from penstock.planning.spec.trace_workload import with_trace
 from penstock.planning.uncertainty.api_break_even import ApiBreakEven, api_break_even
 from penstock.planning.uncertainty.confidence_levels import confidence_levels
-from penstock.planning.uncertainty.joint_fleets import joint_fleets, raise_headroom
 from penstock.planning.uncertainty.other_engines import candidates_of, find_engine_saving
-from penstock.planning.uncertainty.plan_headroom import DrawnNeeds, plan_headroom
+from penstock.planning.uncertainty.plan_headroom import plan_headroom
 from penstock.planning.uncertainty.quantify_uncertainty import (
     CompetingFleets,
     FirstAnswer,
@@ -68,11 +72,9 @@ from penstock.planning.uncertainty.step_price import price_step
 from penstock.planning.uncertainty.verdict import judge
 from penstock.planning.verification.fleet_simulator import FleetSimulator
 from penstock.planning.verification.plain_router import price_plain_router
-from penstock.planning.verification.prove_fleets import Proof, ProvenFleets, Verify, add_cheaper_fleets, prove_fleets
-from penstock.planning.verification.verify_fleet import MAY_CARRY, of_same_accelerators
+from penstock.planning.verification.prove_fleets import ProvenFleets, add_cheaper_fleets
 from penstock.simulation.run_options import StageProgress
 
-RUNNERS_UP = 3
 _SMALL_MODEL_BYTES = 40e9
 """Weights up to this size fit, with room for KV cache, on one device of 48 GB."""
 FoundAnswer = Callable[[FirstAnswer], None]
@@ -93,7 +95,7 @@ def make_plan(
     resolved, candidates = confident.resolved, confident.candidates
     problem = build_problem(resolved, candidates)
     unserved = unserved_lengths(resolved, candidates, sources.model_of)
-    question = _Question(resolved=resolved, candidates=candidates, problem=problem, needs=confident.needs)
+    question = PlanQuestion(resolved=resolved, candidates=candidates, problem=problem, needs=confident.needs)
     answer = None if unserved else _answer(question, sources, progress, found)
     if answer is not None:
         progress(_LAST_STEPS[1], 1, len(_LAST_STEPS))
@@ -110,44 +112,6 @@ def make_plan(
         claims=tuple(check_claim(claim) for claim in plan.claims),
         answer=answer or NoFleet(reasons=unserved or find_blocking_rules(problem)),
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Question:
-    """Common input of the optimizer, the simulator and the uncertainty analysis."""
-
-    resolved: Resolved
-    candidates: tuple[Candidate, ...]
-    problem: Problem
-    needs: DrawnNeeds | None
-    """Draws of the load relative to capacity; None if there are no candidates."""
-
-    @property
-    def confidence(self) -> float:
-        """Return the share of cases in which the fleet must be enough."""
-        return self.resolved.plan.constraints.confidence
-
-    @property
-    def terms(self) -> BillingTerms:
-        return terms_of(self.resolved)
-
-    def with_headroom(self, mix: Mix, problem: Problem) -> Mix:
-        """Return the fleet with headroom raised until its accelerators together are enough with the confidence.
-
-        The problem is the plan's own, or one with changed inputs.
-        """
-        if self.needs is None:
-            return mix
-        return raise_headroom(mix, problem, self.needs, self.confidence, of_same_accelerators)
-
-    def sized_by(self, size: Sized | None) -> Sized:
-        """Return a function that raises a fleet's headroom for the confidence and then sizes it by simulation.
-
-        Without a simulator (None), fleets stay as solved.
-        """
-        if size is None:
-            return as_solved
-        return lambda mix, problem: size(self.with_headroom(mix, problem), problem)
 
 
 def resolve_inputs(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOut, ...]]:
@@ -168,90 +132,22 @@ def resolve_inputs(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOu
     return replace(resolved, plan=with_steps(resolved.plan)), notes
 
 
-def _answer(question: _Question, sources: Sources, progress: StageProgress, found: FoundAnswer | None) -> Answer | None:
+def _answer(
+    question: PlanQuestion, sources: Sources, progress: StageProgress, found: FoundAnswer | None
+) -> Answer | None:
     """Return the plan's answer; None if no fleet satisfies every rule, even with replica rates times `MAY_CARRY`.
 
     The uncertainty analysis solves for fleets with changed inputs. If a fleet solved for changed inputs is also cheaper
     at the plan's own inputs, this fleet joins the proven fleets, and the analysis starts again.
     """
-    simulator = _simulator(question, sources)
-    proven, replanned = _prove(question, simulator, progress), _planner(sources)
+    simulator = simulator_of(question, sources)
+    proven, replanned = prove(question, simulator, progress), planner_of(sources)
     if proven is None:
         return None
     analysed = _analyse(proven, question, simulator, progress, found, replanned)
     progress(_LAST_STEPS[0], 0, len(_LAST_STEPS))
     answer = _describe(analysed, question, simulator, replanned)
-    return replace(answer, single_devices=_by_the_device(question, simulator, progress))
-
-
-def _planner(sources: Sources) -> Replanned:
-    """Return a function that plans other inputs of the same accelerators, from the search for candidates on."""
-
-    def plan_again(resolved: Resolved) -> Family | None:
-        choice = search_candidates(resolved, sources, _silently)
-        confident = plan_headroom(resolved, choice.candidates)
-        if unserved_lengths(confident.resolved, confident.candidates, sources.model_of):
-            return None
-        problem = build_problem(confident.resolved, confident.candidates)
-        question = _Question(
-            resolved=confident.resolved, candidates=confident.candidates, problem=problem, needs=confident.needs
-        )
-        proven = _prove(question, _simulator(question, sources), _silently)
-        return None if proven is None else proven.as_simulated(problem)
-
-    return plan_again
-
-
-def _silently(*_: object) -> None:
-    """Report no progress."""
-
-
-def _verify(question: _Question, simulator: FleetSimulator | None) -> Verify | None:
-    problem = question.problem
-    if simulator is None:
-        return None
-    return lambda mix: replace(simulator.verify(question.with_headroom(mix, problem), problem), planned=mix)
-
-
-def _prove(question: _Question, simulator: FleetSimulator | None, progress: StageProgress) -> ProvenFleets | None:
-    """Return the fleets of a plan as simulation sizes them; None if no fleet satisfies every rule."""
-    problem, verify = question.problem, _verify(question, simulator)
-    planned = _optimise(problem, progress, may_carry=None if simulator is None else MAY_CARRY)
-    if planned is None or verify is None:
-        return None if planned is None else ProvenFleets(planned=planned, proof=Proof(verified=()))
-    proven = prove_fleets(planned, problem, verify, progress)
-    if not proven.proof.verified[0].met and cheapest(problem) is None:
-        return None
-    if question.needs is None:
-        return proven
-    together = joint_fleets(proven.as_simulated(problem), problem, question.needs, question.confidence)
-    return add_cheaper_fleets(proven, problem, tuple(together), verify) or proven
-
-
-def _by_the_device(
-    question: _Question, simulator: FleetSimulator | None, progress: StageProgress
-) -> SingleDevices | None:
-    """Plan again with single devices of each accelerator whose price is the user's own and whose sizes are not stated.
-
-    None if there is no such accelerator, or if single devices of it are on sale anyway.
-    """
-    resolved = question.resolved
-    open_ones = [entry for entry in resolved.plan.accelerators if is_quoted_in_larger_units(entry)]
-    if not open_ones:
-        return None
-    sold = {entry.id: by_the_device(entry, resolved.accelerators[entry.id].node.devices) for entry in open_ones}
-    accelerators = tuple(sold.get(entry.id, entry) for entry in resolved.plan.accelerators)
-    changed = replace(resolved, plan=replace(resolved.plan, accelerators=accelerators))
-    again = replace(question, resolved=changed, problem=build_problem(changed, question.candidates))
-    proven = _prove(again, simulator, progress)
-    if proven is None:
-        return None
-    family = proven.as_simulated(again.problem)
-    return SingleDevices(
-        sizes={entry.id: entry.instances or () for entry in open_ones},
-        winner=family.label(family.winner),
-        usd={label: mix.cost_usd for label, mix in family.by_label.items()},
-    )
+    return replace(answer, single_devices=answer_by_the_device(question, simulator, progress))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,7 +162,7 @@ class _Analysed:
 
 def _analyse(
     proven: ProvenFleets,
-    question: _Question,
+    question: PlanQuestion,
     simulator: FleetSimulator | None,
     progress: StageProgress,
     found: FoundAnswer | None,
@@ -277,7 +173,7 @@ def _analyse(
     The fleets that win in a few draws are known before the flips are searched, so they are tried first.
     """
     problem, sized = question.problem, question.sized_by(None if simulator is None else simulator.size)
-    verify = _verify(question, simulator)
+    verify = verify_of(question, simulator)
     quickly = question.sized_by(None if simulator is None else simulator.size_without_margins)
 
     again = Replanning(resolved=question.resolved, of=replanned)
@@ -304,11 +200,11 @@ def _analyse(
 
 
 def _with_other_software(
-    answer: Answer, question: _Question, not_launched: tuple[NotLaunched, ...], sources: Sources
+    answer: Answer, question: PlanQuestion, not_launched: tuple[NotLaunched, ...], sources: Sources
 ) -> Answer:
     """Add what engines that cannot be launched would save, launches without rules, and the winner's plain router."""
     others = candidates_of(not_launched, sources.capacity_of)
-    simulator = _simulator(replace(question, candidates=(*question.candidates, *others)), sources)
+    simulator = simulator_of(replace(question, candidates=(*question.candidates, *others)), sources)
     sized = as_solved if simulator is None else simulator.size_without_margins
     family = replace(answer.family, winner=answer.winner.mix)
     saving = find_engine_saving(not_launched, others, question.candidates, question.resolved, family, sized)
@@ -323,7 +219,7 @@ def _with_other_software(
     return replace(answer, engine_saving=saving, round_robin=round_robin, unchecked_launches=unchecked)
 
 
-def _unchecked_launches(answer: Answer, question: _Question, sources: Sources) -> tuple[UncheckedLaunch, ...]:
+def _unchecked_launches(answer: Answer, question: PlanQuestion, sources: Sources) -> tuple[UncheckedLaunch, ...]:
     models = {workload.name: workload.model for workload in question.resolved.plan.workloads}
     used = {name for pool in answer.winner.mix.pools for name in pool.replicas}
     found = {
@@ -334,28 +230,8 @@ def _unchecked_launches(answer: Answer, question: _Question, sources: Sources) -
     return tuple(sorted(found))
 
 
-def _simulator(question: _Question, sources: Sources) -> FleetSimulator | None:
-    if sources.verify_of is None:
-        return None
-    return FleetSimulator(
-        candidates=question.candidates,
-        workloads=question.resolved.plan.workloads,
-        verify_of=sources.verify_of,
-        sizing_of=sources.sizing_of,
-    )
-
-
-def _optimise(problem: Problem, progress: StageProgress, *, may_carry: float | None) -> Family | None:
-    steps = steps_of(problem)
-
-    def step(name: str) -> None:
-        progress(f"optimising: {name}", steps.index(name), len(steps))
-
-    return find_family(problem, runner_up_count=RUNNERS_UP, may_carry=may_carry, step=step)
-
-
 def _describe(
-    analysed: _Analysed, question: _Question, simulator: FleetSimulator | None, replanned: Replanned
+    analysed: _Analysed, question: PlanQuestion, simulator: FleetSimulator | None, replanned: Replanned
 ) -> Answer:
     """Bill the analysed fleets, and price rules, scenarios and owned nodes."""
     problem, terms = question.problem, question.terms
@@ -400,7 +276,7 @@ def _describe(
     )
 
 
-def _api_break_even(question: _Question, family: Family, winner: Bill) -> ApiBreakEven | None:
+def _api_break_even(question: PlanQuestion, family: Family, winner: Bill) -> ApiBreakEven | None:
     """Find the load up to which the stated API costs less; None unless the plan has one workload with an API price.
 
     If only one of several workloads grows, its share of the fleet is not defined.
@@ -413,7 +289,7 @@ def _api_break_even(question: _Question, family: Family, winner: Bill) -> ApiBre
     return api_break_even(question.problem, family.fleets, api.tokens_usd(cost.input_tokens, cost.output_tokens))
 
 
-def _rule_prices(question: _Question, family: Family, sized: Sized) -> tuple[RulePrice, ...]:
+def _rule_prices(question: PlanQuestion, family: Family, sized: Sized) -> tuple[RulePrice, ...]:
     """Return the price of every rule and of the step, first the most expensive."""
     step = price_step(question.resolved, question.candidates, family)
     paths = {entry.path for entry in plan_defaults(question.resolved)}
