@@ -17,6 +17,7 @@ from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.problem import Problem
 from penstock.planning.plan_result import PlanResult
 from penstock.planning.plan_sources import Sources
+from penstock.planning.spec.catalog_prices import api_price
 from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.spec.plan_types import Bucket, Plan
 from penstock.planning.spec.resolve_plan import PricesOf, Resolved, resolve
@@ -118,6 +119,7 @@ def problem_of(text: str, rates: Mapping[str, float], prices_of: PricesOf) -> tu
         model_of=model,
         capacity_of=length_by_length(capacities(rates)),
         capacity_note="made-up capacities",
+        api_of=api_price,
     )
     inputs, _ = resolve_inputs(plan, sources)
     confident = plan_headroom(inputs, search_candidates(inputs, sources, lambda *_: None).candidates)

@@ -34,7 +34,7 @@ from penstock.planning.plan_question import (
 from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult, UncheckedLaunch
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.catalog_prices import is_rented_singly
-from penstock.planning.spec.plan_types import Plan
+from penstock.planning.spec.plan_types import Plan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import (
     LeftOut,
     Resolved,
@@ -120,7 +120,7 @@ def resolve_inputs(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOu
     # Small models run well on devices that cost a quarter of an H100 and are hardly measured; large models do not.
     small = all(sources.model_of(entry.model).weight_bytes <= _SMALL_MODEL_BYTES for entry in plan.workloads)
     resolved = resolve(
-        replace(plan, workloads=tuple(workload for workload, _ in traced)),
+        replace(plan, workloads=tuple(_with_api(workload, sources) for workload, _ in traced)),
         sources.accelerators,
         sources.prices_of,
         named=bool(plan.accelerators),
@@ -130,6 +130,11 @@ def resolve_inputs(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOu
     )
     notes = tuple(note for _, notes in traced for note in notes)
     return replace(resolved, plan=with_steps(resolved.plan)), notes
+
+
+def _with_api(workload: WorkloadPlan, sources: Sources) -> WorkloadPlan:
+    """Return the workload with the recorded API price of its model, unless the plan states one."""
+    return workload if workload.api is not None else replace(workload, api=sources.api_of(workload.model))
 
 
 def _answer(
@@ -249,7 +254,13 @@ def _describe(
         winner=winner,
         runners_up=tuple(billed(mix) for mix in family.runners_up),
         by_label={label: billed(mix) for label, mix in simulated.by_label.items()},
-        verdict=judge(simulated, uncertainty.confidence, competing.candidates, uncertainty.flips),
+        verdict=judge(
+            simulated,
+            uncertainty.confidence,
+            competing.candidates,
+            uncertainty.flips,
+            _api_usd(question, winner),
+        ),
         people=people_break_even(simulated.by_label, terms) if simulated.by_vendor else None,
         confidence=uncertainty.confidence,
         swings=uncertainty.swings,
@@ -274,6 +285,17 @@ def _describe(
             others=uncertainty.family.of_other_worlds,
         ),
     )
+
+
+def _api_usd(question: PlanQuestion, winner: Bill) -> float | None:
+    """Return what the tokens of all workloads cost on APIs; None if the price of one of them is not known."""
+    pairs = zip(question.resolved.plan.workloads, winner.cost.workloads, strict=True)
+    usd = [
+        None if entry.api is None else entry.api.tokens_usd(cost.input_tokens, cost.output_tokens)
+        for entry, cost in pairs
+    ]
+    known = [amount for amount in usd if amount is not None]
+    return sum(known) if len(known) == len(usd) else None
 
 
 def _api_break_even(question: PlanQuestion, family: Family, winner: Bill) -> ApiBreakEven | None:

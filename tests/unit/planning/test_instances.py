@@ -9,6 +9,7 @@ import pytest
 from penstock.catalog import load_accelerator, load_prices
 from penstock.planning.optimizer.problem import DEVICE, NODE
 from penstock.planning.plan_result import Answer
+from penstock.planning.spec.catalog_prices import api_price
 from penstock.planning.spec.plan_types import ContractPlan
 from penstock.planning.spec.resolve_plan import resolve
 from penstock.planning.tender_lots import LotSizes, nodes_to_request
@@ -18,7 +19,7 @@ from penstock.report.plan.page import plan_html
 from penstock.report.plan.price_sentences import price_sentences
 from penstock.report.plan.scenario_sentences import api_sentences, small_fleet
 from penstock.report.plan.sentences import headline
-from small_plans import PLAIN, plan_of, solved
+from small_plans import PLAIN, plan_of, problem_of, solved
 
 HOURS = 8766
 RENT = """
@@ -205,6 +206,35 @@ def test_an_api_is_compared_at_the_price_of_the_plan_only() -> None:
     year_tokens = 2.0 * 0.5 * HOURS * 3600 / 1e6
     usd = year_tokens * (1024 * 1 + 256 * 2)
     assert f"cost ${usd / 1000:,.0f}k in today's money on an API" in sentence
+
+
+def test_an_api_that_costs_less_is_the_verdict() -> None:
+    """A fleet 30 times as dear as an API "won in 100% of draws", and the API stood on line 17."""
+    cheap, _ = rented_with_api(0.01 * PER_DEVICE, 0.8 * FULL_USD_PER_MTOK)
+    assert cheap.verdict.outcome == "an API is cheaper"
+    assert cheap.verdict.of_fleets == "only choice"
+    assert headline(cheap).startswith("An API is cheaper: these tokens cost $")
+    dear, _ = rented_with_api(20 * PER_DEVICE, 4 * FULL_USD_PER_MTOK)
+    assert dear.verdict.outcome == dear.verdict.of_fleets
+    assert "API" not in headline(dear)
+
+
+def test_the_catalog_knows_what_apis_ask() -> None:
+    found = api_price("meta-llama/Llama-3.3-70B-Instruct")
+    assert found is not None
+    assert (found.input_usd_per_mtok, found.output_usd_per_mtok) == (0.447, 0.68)
+    assert found.source is not None
+    assert "20 sellers" in found.source
+    assert "2026-11-19" in found.source
+    assert "cached input $0.26" in str(api_price("glm-5.3"))
+    assert api_price("llama-3.1-8b") is None
+    text = RENT.replace("llama-3.1-8b", "llama-3.3-70b").replace("RATE", "0.2").replace("SIZES", "[8]")
+    (silent,) = problem_of(text, {"h200_sxm": 1.0}, load_prices)[0].plan.workloads
+    assert silent.api == found
+    own = text.replace("    lengths:", "    api: {input_usd_per_mtok: 1, output_usd_per_mtok: 2}\n    lengths:")
+    (spoken,) = problem_of(own, {"h200_sxm": 1.0}, load_prices)[0].plan.workloads
+    assert spoken.api is not None
+    assert spoken.api.output_usd_per_mtok == 2
 
 
 def test_a_rent_that_no_fleet_pays_is_not_called_the_compared_one() -> None:

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from penstock.catalog import api_price_of
 from penstock.catalog.device_prices import purchase_market
 from penstock.catalog.price import MarketPrice, Price, instance_sizes, market_price
 from penstock.catalog.seller import SellerLevels
-from penstock.planning.spec.plan_types import ContractPlan
+from penstock.planning.spec.plan_types import ApiPrice, ContractPlan
 from penstock.planning.spec.sourced_inputs import Input
 from penstock.units import count_text
 
@@ -59,6 +60,22 @@ def contract_prices(prices: Sequence[Price]) -> tuple[ContractPlan, ...]:
             sizes = instance_sizes(prices, "rent_contract", term_months=months)
             found.append(ContractPlan(months=months, rent=rent, sizes=sizes))
     return tuple(found)
+
+
+def api_price(model: str) -> ApiPrice | None:
+    """Return the catalog's price of a model on APIs, with its sellers, range and day; None if none is recorded."""
+    found = api_price_of(model)
+    if found is None:
+        return None
+    cached = found.cached_input_usd_per_mtok
+    note = "no cached price is listed" if cached is None else f"cached input ${cached:,g}"
+    low, high = found.low_output_usd_per_mtok, found.high_output_usd_per_mtok
+    return ApiPrice(
+        input_usd_per_mtok=found.input_usd_per_mtok,
+        output_usd_per_mtok=found.output_usd_per_mtok,
+        source=f"medians of {count_text(found.sellers, 'seller')}, output ${low:,g} to ${high:,g}, {note}; "
+        f"{found.source.partition(':')[0]}, {found.checked_on}",
+    )
 
 
 def _input(market: MarketPrice, kind: str, unit: str) -> Input:

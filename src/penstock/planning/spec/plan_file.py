@@ -85,7 +85,7 @@ class WorkloadEntry:
     columns: Mapping[str, str] | None = None
     """Column names of the trace by meaning: arrival, input, output, unit. Default: detected."""
     api: ApiPrice | None = None
-    """Price of the same model on an API, to compare the fleet with."""
+    """Price of the same model on an API, to compare the fleet with. Default: the catalog's, if it has one."""
 
     def __post_init__(self) -> None:
         if (self.requests_per_s is None) == (self.users is None) and self.trace is None:

@@ -114,7 +114,7 @@ class WorkloadPlan:
     disaggregated: bool = False
     """Whether prefill and decode may run on separate replicas."""
     api: "ApiPrice | None" = None
-    """Price of the same model on an API; None if the plan states none."""
+    """Price of the same model on an API: the plan's, or else a recorded one; None if neither is known."""
 
     @property
     def peak_requests_per_s(self) -> float:

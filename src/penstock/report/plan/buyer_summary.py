@@ -34,6 +34,7 @@ from penstock.report.plan.scenario_sentences import (
 )
 from penstock.report.plan.sentences import (
     Sureness,
+    api_verdict,
     capital_first,
     label_name,
     likelier,
@@ -91,7 +92,7 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
         if level == "unmet"
         else f"enough in {share_enough(answer.winner.mix, answer.confidence)} of cases",
         "levels": levels_table(answer),
-        "answer": order_sentences(result, answer),
+        "answer": [text for text in (api_verdict(answer), *order_sentences(result, answer)) if text],
         "how_sure": _how_sure(result, answer),
         "changes": [text for text, _ in flips[:_CHANGES_SHOWN]],
         "saving": saving_sentence(answer),
@@ -105,7 +106,7 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
         **_options(result, answer),
         "owned": [f"{capital_first(sentence)}." for sentence in owned],
         "rules": rules if answer.rules else None,
-        "cost_ranges": None if verdict.outcome == "only choice" else _cost_ranges(answer, names),
+        "cost_ranges": None if verdict.of_fleets == "only choice" else _cost_ranges(answer, names),
         "has_rivals": bool(verdict.others_usd),
         "flips": flips,
         "scenarios": [_scenario(entry, names) for entry in answer.scenarios],
@@ -269,7 +270,7 @@ def _options(result: PlanResult, answer: Answer) -> dict[str, object]:
     for name, bill in rows:
         more = bill.cost.total_usd - best
         label = answer.family.label(bill.mix)
-        rivals = answer.verdict.outcome != "only choice"
+        rivals = answer.verdict.of_fleets != "only choice"
         best_of_kind = rivals and (bill is answer.by_label.get(label) or bill is answer.winner)
         chance = f"{answer.confidence.probability.get(label, 0.0):.0%}" if best_of_kind else "-"
         lines.append(

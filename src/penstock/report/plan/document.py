@@ -179,6 +179,8 @@ class VerdictDocument(TypedDict):
     """The verdict: winner, margin and probability."""
 
     outcome: Outcome
+    of_fleets: Outcome
+    api_usd: float | None
     winner: str
     others_usd: dict[str, float]
     probability: float

@@ -56,10 +56,12 @@ def saving_sentence(answer: Answer) -> str:
 
 
 def api_sentences(result: PlanResult, answer: Answer) -> Iterator[str]:
-    """Compare the cost of each workload with an API, at the price that the plan states."""
+    """Compare the cost of each workload with an API, at the plan's or the catalog's price."""
     for workload, cost in zip(result.plan.workloads, answer.winner.cost.workloads, strict=True):
         api = workload.api
         if api is None:
+            if any(entry.api is not None for entry in result.plan.workloads):
+                yield f"{workload.name}: no API price of {workload.model} is recorded; state `api:`."
             continue
         tokens = api.tokens_usd(cost.input_tokens, cost.output_tokens)
         priced = f"${api.input_usd_per_mtok:,g} in and ${api.output_usd_per_mtok:,g} out per million tokens"

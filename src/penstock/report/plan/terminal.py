@@ -94,9 +94,10 @@ def render_plan(result: PlanResult, width: int) -> RenderableType:
 def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[RenderableType]:
     yield Text(" ".join(order_sentences(result, answer)), style="bold")
     yield Text(headline(answer), style=_STYLES[sureness(answer)])
+    yield from (_indent(f"API: {sentence}") for sentence in api_sentences(result, answer))
     if size := size_sentence(answer):
         yield _indent(size, "yellow")
-    if answer.verdict.outcome == "too close to call":
+    if answer.verdict.of_fleets == "too close to call":
         yield from (_indent(f"To settle it: {what}") for what in answer.verdict.measure[:2])
     if near := near_sentence(answer):
         yield _indent(near, "yellow")
@@ -123,7 +124,6 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
         yield Text(f"note   {hint}", style="yellow")
     if saving := saving_sentence(answer):
         yield Text(f"less   {saving}")
-    yield from (Text(f"API    {sentence}") for sentence in api_sentences(result, answer))
     if answer.owned is not None:
         yield from (Text(f"owned  {sentence}") for sentence in owned_sentences(answer.owned))
     yield Text()
@@ -242,7 +242,7 @@ def _changes(answer: Answer) -> RenderableType:
     lines: list[RenderableType] = [Text("What would change the answer", style="bold")]
     lines += [_indent(flip_sentence(*ends), "yellow" if within_range(ends) else "") for ends in found]
     if not found:
-        alone = answer.verdict.outcome != "only choice" and not answer.verdict.others_usd
+        alone = answer.verdict.of_fleets != "only choice" and not answer.verdict.others_usd
         nothing = "no other fleet meets demand, so no single input changes the answer"
         lines.append(_indent(nothing if alone else "no single input, varied from 0.1 to 10 times its value"))
     if answer.verdict.others_usd:
