@@ -1,13 +1,15 @@
 """Turns the catalog's market prices into inputs of the plan, with their ranges and dates."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import median
 from typing import Final
 
 from penstock.catalog import api_price_of
 from penstock.catalog.device_prices import purchase_market
 from penstock.catalog.price import MarketPrice, Price, instance_sizes, market_price
 from penstock.catalog.seller import SellerLevels
-from penstock.planning.spec.plan_types import ApiPrice, ContractPlan
+from penstock.planning.spec.plan_types import AcceleratorPlan, ApiPrice, ContractPlan
 from penstock.planning.spec.sourced_inputs import Input
 from penstock.units import count_text
 
@@ -62,6 +64,44 @@ def contract_prices(prices: Sequence[Price]) -> tuple[ContractPlan, ...]:
     return tuple(found)
 
 
+def with_like_terms(planned: Sequence[AcceleratorPlan]) -> tuple[AcceleratorPlan, ...]:
+    """Estimate the contracts of accelerators that lack a term of others, so that like terms are compared.
+
+    The estimate is the rent by the hour times the median discount of the accelerators that have both. An accelerator
+    whose contracts the plan states has no others.
+    """
+    found = list(planned)
+    for months in TERMS_MONTHS:
+        discounts = [
+            contract.rent.value / entry.rent.value
+            for entry in planned
+            for contract in entry.contracts
+            if entry.rent is not None and contract.months == months and contract.rent.value < entry.rent.value
+        ]
+        if discounts:
+            found = [_with_term(entry, months, discounts) for entry in found]
+    return tuple(found)
+
+
+def _with_term(planned: AcceleratorPlan, months: int, discounts: Sequence[float]) -> AcceleratorPlan:
+    hourly, known = planned.rent, planned.contracts
+    if hourly is None or any(one.months == months or one.rent.given for one in known):
+        return planned
+    times, low, high = median(discounts), min(discounts), max(discounts)
+    rent = replace(
+        hourly,
+        value=hourly.value * times,
+        low=hourly.low * low,
+        high=hourly.high * high,
+        source=f"estimated: the rent by the hour times {times:.2f}, the median for {count_text(months, 'month')} of "
+        f"{count_text(len(discounts), 'accelerator')} of the plan; no seller's price is recorded",
+        estimated=True,
+        given=False,
+    )
+    added = ContractPlan(months=months, rent=rent, sizes=planned.instances or ())
+    return replace(planned, contracts=tuple(sorted((*known, added), key=lambda one: one.months)))
+
+
 def api_price(model: str) -> ApiPrice | None:
     """Return the catalog's price of a model on APIs, with its sellers, range and day; None if none is recorded."""
     found = api_price_of(model)
@@ -89,7 +129,7 @@ def _input(market: MarketPrice, kind: str, unit: str) -> Input:
         newest = max(surveys, key=lambda price: price.effective_from)
         source = f"catalog {newest.id}: {newest.provider}, {newest.effective_from}; range of {len(days)} sources"
     else:
-        source = f"catalog: median and middle half of the {kind} of {sellers}, {days[0]} to {days[-1]}"
+        source = f"catalog: median and range of the {kind} of {sellers}, {days[0]} to {days[-1]}"
     if market.paired:
         asked = sorted(price.usd_per_device for price in market.offers)
         quoted = f"${asked[0]:,.2f}" if len(asked) == 1 else f"${asked[0]:,.2f} to ${asked[-1]:,.2f}"

@@ -8,7 +8,14 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.price import Price
 from penstock.economics.node_power import DrawUnderLoad, NodePower, node_power
 from penstock.errors import UsageError
-from penstock.planning.spec.catalog_prices import Levels, contract_prices, hourly_price, hourly_sizes, purchase_price
+from penstock.planning.spec.catalog_prices import (
+    Levels,
+    contract_prices,
+    hourly_price,
+    hourly_sizes,
+    purchase_price,
+    with_like_terms,
+)
 from penstock.planning.spec.plan_file import default_stack
 from penstock.planning.spec.plan_types import (
     VENDORS,
@@ -107,7 +114,7 @@ def resolve(
     return Resolved(
         plan=replace(
             plan,
-            accelerators=tuple(kept.values()),
+            accelerators=with_like_terms(tuple(kept.values())) if "contract" in plan.acquire else tuple(kept.values()),
             stacks=stacks,
             sites=_sites(plan, accelerators),
             owned=_resolve_owned(plan, accelerators),
@@ -238,7 +245,9 @@ def is_quoted_in_larger_units(planned: AcceleratorPlan) -> bool:
 def by_the_device(planned: AcceleratorPlan, node_devices: int) -> AcceleratorPlan:
     """Return the accelerator with every size from a single device on, also on the user's own contracts."""
     sizes = tuple(size for size in range(1, node_devices + 1) if node_devices % size == 0)
-    contracts = tuple(replace(one, sizes=sizes) if one.rent.given else one for one in planned.contracts)
+    contracts = tuple(
+        replace(one, sizes=sizes) if one.rent.given or one.rent.estimated else one for one in planned.contracts
+    )
     return replace(planned, instances=sizes, contracts=contracts)
 
 
