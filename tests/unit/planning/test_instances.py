@@ -198,7 +198,9 @@ def test_an_api_is_compared_at_the_price_of_the_plan_only() -> None:
     text = RENT.replace("RATE", "2.0").replace("SIZES", "[1]")
     silent = solved(text)
     assert isinstance(silent.answer, Answer)
-    assert not list(api_sentences(silent, silent.answer))
+    assert list(api_sentences(silent, silent.answer)) == [
+        "chat: no API price of llama-3.1-8b is recorded; state `api:` to compare."
+    ]
     priced = text.replace("    lengths:", "    api: {input_usd_per_mtok: 1, output_usd_per_mtok: 2}\n    lengths:")
     result = solved(priced)
     assert isinstance(result.answer, Answer)
