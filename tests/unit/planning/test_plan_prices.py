@@ -7,10 +7,12 @@ import pytest
 
 from penstock.catalog import accelerator_ids, load_accelerator, load_prices, load_seller_levels
 from penstock.catalog.price import Price, market_price
+from penstock.planning.plan_result import Answer
 from penstock.planning.spec.catalog_prices import contract_prices, hourly_price, purchase_price
 from penstock.planning.spec.plan_types import AcceleratorPlan
 from penstock.planning.spec.resolve_plan import resolve
-from small_plans import TWO_PARTS, plan_of
+from penstock.report.plan.cash_sentences import money_with_site
+from small_plans import TWO_PARTS, plan_of, solved
 
 BASE = Price(
     id="a",
@@ -149,3 +151,13 @@ def test_rents_reach_the_recorded_prices() -> None:
         assert entry.rent.low <= min(asked)
         assert entry.rent.high >= max(asked)
         assert entry.rent.low < entry.rent.value < entry.rent.high
+
+
+def test_an_order_at_an_estimated_price_asks_for_a_quote() -> None:
+    text = BY_TERM.replace("name: two parts", "name: two parts\nhorizon_years: 1\ndraws: 100")
+    answer = solved(text, {"mi355x": 40.0, "h200_sxm": 4.0}, prices_of=load_prices).answer
+    assert isinstance(answer, Answer)
+    cash = answer.winner.cash
+    assert [order.accelerator for order in cash.orders if order.estimated] == ["mi355x"]
+    said = dict(money_with_site(cash, plan_of(text)))["order"]
+    assert "at an estimated price: ask for a quote first" in said

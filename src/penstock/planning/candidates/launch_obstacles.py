@@ -59,7 +59,7 @@ class LaunchCheck:
                 return _Launch(obstacle=_reason(answer))
             if answer.readiness is Readiness.UNDETERMINED:
                 where = f"{pool.weights} weights with {pool.engine.name} on {deployment.accelerator.id}"
-                why = f"preflight cannot tell whether {where} start, and no run is known; name the engine to plan it"
+                why = f"preflight cannot tell whether {where} start; name the engine to plan it"
                 return _Launch(obstacle=why, undetermined=True)
         return _Launch()
 

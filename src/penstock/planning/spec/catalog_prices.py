@@ -97,6 +97,8 @@ def _with_term(planned: AcceleratorPlan, months: int, discounts: Sequence[float]
         f"{count_text(len(discounts), 'accelerator')} of the plan; no seller's price is recorded",
         estimated=True,
         given=False,
+        sellers=0,
+        seller_class=None,
     )
     added = ContractPlan(months=months, rent=rent, sizes=planned.instances or ())
     return replace(planned, contracts=tuple(sorted((*known, added), key=lambda one: one.months)))
