@@ -16,7 +16,7 @@ from penstock.report.plan.html_tables import assumptions_tables, claim_table, le
 from penstock.report.plan.operation import operation
 from penstock.report.plan.page_knobs import knobs_section, script_hash
 from penstock.report.plan.plan_charts import unique_ids
-from penstock.report.plan.sentences import NO_FLEET, capital_first
+from penstock.report.plan.sentences import NO_FLEET
 
 METHOD = (
     """Every accelerator of the plan is tried with every split that fits a node and every requested weight format;
@@ -79,7 +79,7 @@ def _assumptions(result: PlanResult) -> dict[str, object]:
     return {
         "claims": [(check.claim.title, check.verdicts, claim_table(check)) for check in result.claims],
         "assumptions": list(assumptions_tables(result.assumptions)),
-        "defaults": f"{capital_first(default_sentence(result.resolved))}.",
+        "defaults": f"{default_sentence(result.resolved)}.",
         "left_out": left_out_table(result.left_out) if result.left_out else None,
         "method": METHOD,
         "caveats": (result.capacity_note, *CAVEATS),
