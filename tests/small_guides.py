@@ -12,6 +12,7 @@ from small_plans import TODAY, capacities, whole_node_prices
 
 GUIDE = """
 start: 2026-12-01
+acquire: [rent]
 grid: {models: llama-3.1-8b, prompts: [1k, 8k], loads: [2, 20, 90], slos: ["ttft=1s,tpot=50ms"], ttft_per_1k: 1us}
 accelerators:
   - {id: mi300x, rent_usd_per_hour: {value: 2.0, low: 1.7, high: 2.6}, instances: [1, 2]}

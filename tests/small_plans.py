@@ -11,12 +11,17 @@ from penstock.catalog.price import Price
 from penstock.fleet import Deployment
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.planning.candidates.replica_capacity import Capacity, RateCurve, cannot, length_by_length
-from penstock.planning.make_plan import FoundAnswer, make_plan
+from penstock.planning.candidates_by_workload import search_candidates
+from penstock.planning.make_plan import FoundAnswer, make_plan, resolve_inputs
+from penstock.planning.optimizer.build_problem import build_problem
+from penstock.planning.optimizer.problem import Problem
 from penstock.planning.plan_result import PlanResult
 from penstock.planning.plan_sources import Sources
+from penstock.planning.spec.catalog_prices import api_price
 from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.spec.plan_types import Bucket, Plan
-from penstock.planning.spec.resolve_plan import Resolved, resolve
+from penstock.planning.spec.resolve_plan import PricesOf, Resolved, resolve
+from penstock.planning.uncertainty.plan_headroom import plan_headroom
 from penstock.planning.verification.serving_fleet import VerifyOf
 from penstock.workload.slo import Slo
 
@@ -72,6 +77,9 @@ def whole_node_prices(name: str) -> tuple[Price, ...]:
     return tuple(replace(price, sku=None) for price in load_prices(name))
 
 
+USUAL_RATES = {"mi300x": 4.0, "h200_sxm": 6.0}
+
+
 def plan_of(text: str) -> Plan:
     return parse_plan(text, "plan.yaml", today=TODAY)
 
@@ -102,6 +110,22 @@ def resolved(text: str) -> Resolved:
     return resolve(plan, tuple(load_accelerator(part.id) for part in plan.accelerators), whole_node_prices, named=True)
 
 
+def problem_of(text: str, rates: Mapping[str, float], prices_of: PricesOf) -> tuple[Resolved, Problem]:
+    """Return the inputs and the optimizer's problem of a plan, on which all of its answer depends."""
+    plan = plan_of(text)
+    sources = Sources(
+        accelerators=tuple(load_accelerator(part.id) for part in plan.accelerators),
+        prices_of=prices_of,
+        model_of=model,
+        capacity_of=length_by_length(capacities(rates)),
+        capacity_note="made-up capacities",
+        api_of=api_price,
+    )
+    inputs, _ = resolve_inputs(plan, sources)
+    confident = plan_headroom(inputs, search_candidates(inputs, sources, lambda *_: None).candidates)
+    return confident.resolved, build_problem(confident.resolved, confident.candidates)
+
+
 @cache
 def _solved_once(text: str) -> PlanResult:
     return solved(text, again=True)
@@ -117,16 +141,18 @@ def solved(
     capacity_of: Callable[[Deployment, Bucket, Slo], Capacity] | None = None,
     again: bool = False,
     found: FoundAnswer | None = None,
+    prices_of: PricesOf = whole_node_prices,
 ) -> PlanResult:
     """Solve a plan; one with the usual capacities once per test process, unless it is to be solved again."""
     usual = not any((per_device, verify_of, sizing_of, capacity_of, found)) and spread == 0.2
+    usual = usual and prices_of is whole_node_prices
     if usual and not again:
         return _solved_once(text)
     plan = plan_of(text)
-    made_up = capacities(per_device or {"mi300x": 4.0, "h200_sxm": 6.0}, spread=spread)
+    made_up = capacities(per_device or USUAL_RATES, spread=spread)
     sources = Sources(
         accelerators=tuple(load_accelerator(part.id) for part in plan.accelerators),
-        prices_of=whole_node_prices,
+        prices_of=prices_of,
         model_of=model,
         capacity_of=length_by_length(capacity_of or made_up),
         capacity_note="made-up capacities",

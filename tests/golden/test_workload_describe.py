@@ -49,6 +49,15 @@ def test_a_trace_in_80_columns(tmp_path: Path) -> None:
         assert fact in words(text)
 
 
+def test_the_commands_name_stated_columns(tmp_path: Path) -> None:
+    """The printed command failed: it left out the names of the columns."""
+    console = Console(file=StringIO(), width=100, color_system=None)
+    console.print(render_trace(chat(tmp_path), "t.csv", 100, "arrival=ts,input=p"))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "--columns arrival=ts,input=p" in " ".join(text.replace("\\", " ").split())
+    assert "columns: {arrival: ts, input: p}" in text
+
+
 @pytest.mark.parametrize("width", [80, 100, 132, 160])
 def test_nothing_is_cut_short_or_runs_over(tmp_path: Path, width: int) -> None:
     text = shown(chat(tmp_path), width)

@@ -82,7 +82,6 @@ def problems(draw: st.DrawFn) -> Problem:
                 unit="x1",
                 nodes_per_unit=1 / DEVICES,
                 max_replica_devices=1,
-                max_units=draw(st.integers(1, 3)),
                 rent_usd=(rent,),
             )
         )
@@ -131,7 +130,7 @@ def brute_force(problem: Problem) -> float:
 
 def _placements(problem: Problem, offer: Offer) -> Iterator[tuple[int, int, Mapping[str, int]]]:
     own = [replica for replica in problem.replicas if offer.holds(replica)]
-    most = MOST if offer.max_units is None else offer.max_units
+    most = round(MOST / offer.nodes_per_unit)
     for owned, rented in product(range(most + 1), repeat=2):
         nodes = owned + rented
         if nodes > most or _nodes_usd(offer, owned, rented) == inf:
@@ -270,9 +269,7 @@ def test_resizing_gives_a_fleet_that_works_and_never_beats_the_optimum(
             for r in problem.replicas
         ),
     )
-    # The limit on instances is a rule for planning: a resized fleet may have more of them, at the same price.
-    unlimited = tuple(replace(offer, max_units=None) for offer in faster.offers)
-    again = cheapest(replace(faster, offers=unlimited), gap_fraction=0.0)
+    again = cheapest(faster, gap_fraction=0.0)
     resized = float(resized_usd(first, problem, worlds)[0])
     assert resized == inf or again is not None
     if again is not None:

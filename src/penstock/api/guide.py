@@ -27,6 +27,7 @@ from penstock.guide.guide_file import (
     DEFAULT_PROMPTS,
     DEFAULT_SLO,
     DEFAULT_TTFT_PER_1K_S,
+    DEFAULT_WEIGHTS,
     MAX_LOAD,
     MIN_LOAD,
     GridEntry,
@@ -126,7 +127,7 @@ def _question_of_flags(options: GuideOptions, today: date) -> GuideQuestion:
         loads=_numbers(options.loads),
         slos=(DEFAULT_SLO,) if options.slo is None else (parse_slo(options.slo),),
         ttft_per_1k=DEFAULT_TTFT_PER_1K_S if options.slo is None else 0.0,
-        weights=("checkpoint",) if options.weights is None else _words(options.weights),
+        weights=DEFAULT_WEIGHTS if options.weights is None else _words(options.weights),
     )
     found = None if options.trace is None else trace_lengths(trace_choice(options.trace, None, options.watch).blocks())
     if found is not None:

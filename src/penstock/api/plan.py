@@ -40,6 +40,7 @@ from penstock.planning.pool_launches import PoolLaunch, launched_fleet, pool_lau
 from penstock.planning.shared_placement.shared_plan import SharedSources
 from penstock.planning.shared_placement.shared_plan import plan_shared as find_shared_devices
 from penstock.planning.sharing_saving import sharing_saving
+from penstock.planning.spec.catalog_prices import api_price
 from penstock.planning.spec.plan_file import parse_plan
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.trace_lengths import TraceLengths, trace_lengths
@@ -203,6 +204,7 @@ def sources_of(
         round_robin_of=verify_by(in_turn.sustained, in_turn.attained, bounded=in_turn.bounded, sizing=True),
         limit_of=partial(replica_limit, screen.loop),
         sustained_of=simulator.sustained,
+        api_of=api_price,
         read_trace=lambda name: _lengths(trace_choice(folder / name, columns.get(name), watch)),
         draw_of=power_under_load,
     )

@@ -37,7 +37,17 @@ from penstock.report.simulate_fleet.terminal import render_fleet
 from penstock.simulation.compare_policies import PolicyRun, SharedLoad, compare, with_load_spike
 from penstock.simulation.replica import ReplicaPool, Transfer
 from penstock.simulation.run_options import RouterVisibility, Routing
-from penstock.workload import CountProgress, Empirical, Overload, Slo, SloClass, Workload, parse_duration
+from penstock.workload import (
+    CountProgress,
+    Empirical,
+    Fixed,
+    Overload,
+    Slo,
+    SloClass,
+    Workload,
+    parse_duration,
+    vary_answers,
+)
 
 _PAIRS: Final = 4096
 """Approximate number of (prompt length, answer length) pairs that are sampled from a fleet's routes."""
@@ -135,6 +145,7 @@ def _simulate_model(
         workload = _of_routes(workload, fleet, own_slos=options.slo is None)
     else:
         workload = replace(workload, classes=tuple(_in_overload(item, fleet) for item in workload.classes))
+        workload = _with_varied_answers(workload, fleet)
     events = fleet_events_argument(_own_events(options, fleet), pools)
     sight = RouterVisibility(
         report_interval_s=parse_duration(options.reports),
@@ -246,18 +257,26 @@ def _tokens(fleet: Fleet, inputs: Tokens | None, outputs: Tokens | None) -> tupl
 def _of_routes(workload: Workload, fleet: Fleet, *, own_slos: bool) -> Workload:
     """Return the workload with request lengths drawn from the fleet's routes, in proportion to the routes' rates.
 
-    If `own_slos` is true, each request has the SLO of its route. If the fleet has fewer than two routes, the workload
-    is returned unchanged.
+    As in plans, the answers of a route vary around its length. If `own_slos` is true, each request has the SLO of its
+    route. A fleet with fewer than two routes has the classes of the workload.
     """
     if len(fleet.routes) < 2:  # one length is no mix
-        return replace(workload, classes=tuple(_in_overload(item, fleet) for item in workload.classes))
+        same = replace(workload, classes=tuple(_in_overload(item, fleet) for item in workload.classes))
+        return _with_varied_answers(same, fleet)
     rates = np.array([route.peak_requests_per_s for route in fleet.routes])
     counts = np.maximum(1, np.rint(_PAIRS * rates / rates.sum()).astype(np.int64))
     inputs = np.array([route.input_tokens for route in fleet.routes], np.int32)
     outputs = np.array([route.output_tokens for route in fleet.routes], np.int32)
+    drawn = [
+        vary_answers(route.input_tokens, route.output_tokens, int(count), context_tokens=_context(fleet))
+        for route, count in zip(fleet.routes, counts, strict=True)
+    ]
     name = f"{inputs.min():,} to {inputs.max():,} in, {outputs.min():,} to {outputs.max():,} out, as its routes say"
     name += after_system_prompts(workload.sharing)
-    lengths = Empirical(input_tokens=np.repeat(inputs, counts), output_tokens=np.repeat(outputs, counts))
+    lengths = Empirical(
+        input_tokens=np.concatenate([each.input_tokens for each in drawn]),
+        output_tokens=np.concatenate([each.output_tokens for each in drawn]),
+    )
     keys = _class_keys(fleet)
     if not own_slos or len(keys) == 1:
         classes = tuple(_in_overload(item, fleet) for item in workload.classes)
@@ -281,6 +300,21 @@ def _of_routes(workload: Workload, fleet: Fleet, *, own_slos: bool) -> Workload:
             for place, key in enumerate(keys)
         ),
     )
+
+
+def _with_varied_answers(workload: Workload, fleet: Fleet) -> Workload:
+    """Return the workload with answers that vary as in plans, if all requests are equally long."""
+    same = workload.lengths
+    if not isinstance(same, Fixed):
+        return workload
+    varied = vary_answers(same.input_tokens, same.output_tokens, _PAIRS, context_tokens=_context(fleet))
+    return replace(workload, lengths=varied)
+
+
+def _context(fleet: Fleet) -> int | None:
+    """Return the shortest longest context of the fleet's models; None if none states one."""
+    limits = [deployed_pool(pool).model.max_context_tokens for pool in fleet.pools]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 class _ClassKey(NamedTuple):

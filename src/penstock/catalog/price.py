@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from statistics import median, quantiles
+from statistics import median
 from typing import Final, Literal
 
 from penstock.catalog.seller import SELLER_CLASSES, SellerClass, SellerLevels, class_of, seller_of
@@ -104,8 +104,8 @@ class MarketPrice:
     usd_per_device: float
     low_usd_per_device: float
     high_usd_per_device: float
-    """Low and high price are quartiles of the offers, because one cloud's list price is not a market. If there is only
-    one offer, the range around its price depends on the confidence in that price."""
+    """Low and high price are the lowest and highest offer: draws reach what is asked. If there is only one offer,
+    the range around its price depends on the confidence in that price."""
     offers: tuple[Price, ...]
     """The newest price of each seller of the class, cheapest first."""
     seller_class: SellerClass
@@ -136,11 +136,13 @@ def market_price(
     usd = levels().paired_usd(offers, found.seller_class)
     if usd is None:
         return found
+    low = min(found.low_usd_per_device, usd)
+    # What a median seller would ask may be as much above the estimate as recorded sellers are below it.
     return replace(
         found,
         usd_per_device=usd,
-        low_usd_per_device=min(found.low_usd_per_device, usd),
-        high_usd_per_device=max(found.high_usd_per_device, usd),
+        low_usd_per_device=low,
+        high_usd_per_device=max(found.high_usd_per_device, usd * usd / low),
         paired=True,
     )
 
@@ -188,13 +190,13 @@ def _middle(offers: tuple[Price, ...]) -> MarketPrice:
         spread = _LONE_SPREAD[offers[0].confidence]
         low, high = usd[0] * (1 - spread), usd[0] * (1 + spread)
     else:
-        low, _, high = quantiles(usd, n=4, method="inclusive")
+        low, high = min(usd), max(usd)
     surveys = sorted((price for price in offers if price.survey), key=lambda price: price.effective_from)
     middle = surveys[-1].usd_per_device if surveys else median(usd)
     return MarketPrice(
         usd_per_device=middle,
         low_usd_per_device=min(low, middle),
-        high_usd_per_device=max(min(high, median(usd)) if surveys else high, middle),
+        high_usd_per_device=max(high, middle),
         offers=offers,
         seller_class="survey" if surveys else class_of(offers[0]),
     )

@@ -26,9 +26,7 @@ def best_way(problem: Problem, offer: Offer, serving: int) -> Acquiring | None:
     """Return the cheapest way to acquire serving units with their spares; None beyond a limit or without a price."""
     units = serving + problem.spare_nodes
     limit = problem.max_nodes.get(offer.accelerator)
-    if (offer.max_units is not None and units > offer.max_units) or (
-        limit is not None and units * offer.nodes_per_unit > limit + _ROUNDING
-    ):
+    if limit is not None and units * offer.nodes_per_unit > limit + _ROUNDING:
         return None
     return min(_ways(offer, units), key=lambda way: way.usd, default=None)
 

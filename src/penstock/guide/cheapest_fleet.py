@@ -8,7 +8,7 @@ capacities are all simulated. Pairs of kinds that cannot be cheaper than the bes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, count
 from math import ceil, inf, isfinite
 from typing import Final
 
@@ -99,11 +99,11 @@ class FleetSearch:
 
     def _cheapest_pair(self, few: "_KindUnits", rest: "_KindUnits", best: SizedFleet | None) -> SizedFleet | None:
         """Return the cheapest fleet of two kinds, or `best` if none of them is cheaper."""
-        limit, most = inf if best is None else best.cost_usd, few.kind.offer.max_units
+        limit = inf if best is None else best.cost_usd
         shared_usd = self._vendor_usd(few.kind.vendor) + rest.spares_usd
-        if most is None or min(few.usd_per_rate, rest.usd_per_rate) * self.need + shared_usd >= limit:
+        if min(few.usd_per_rate, rest.usd_per_rate) * self.need + shared_usd >= limit:
             return best
-        for units in range(1, most + 1):
+        for units in count(1):
             left = self.need - few.capacity_of(units)
             if left <= 0:
                 break
@@ -113,10 +113,10 @@ class FleetSearch:
         return best
 
     def _fleet(self, *asked: tuple["_KindUnits", int]) -> SizedFleet | None:
-        usd = sum(units.usd(count) for units, count in asked)
+        usd = sum(units.usd(number) for units, number in asked)
         if not isfinite(usd):
             return None
-        pools = tuple(SizedPool(kind=units.kind, units=count) for units, count in asked)
+        pools = tuple(SizedPool(kind=units.kind, units=number) for units, number in asked)
         return SizedFleet(pools=pools, cost_usd=usd + self._vendor_usd(pools[0].kind.vendor))
 
     def _vendor_usd(self, vendor: str) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from penstock.guide.cheapest_fleet import SizedFleet, SizedPool
 from penstock.guide.shape_capacity import ShapeCapacity
 from penstock.planning.candidates.candidate_search import Candidate
-from penstock.planning.optimizer.problem import Demand, Mix, PoolPeriod, Problem, ReplicaKind
+from penstock.planning.optimizer.problem import Demand, Mix, Offer, PoolPeriod, Problem, ReplicaKind
 from penstock.planning.optimizer.refill_nodes import Array
 from penstock.planning.optimizer.resize_fleet import Worlds, resized_usd
 from penstock.planning.uncertainty.draw_inputs import draw_inputs
@@ -137,23 +137,29 @@ class ShapeDraws:
     def usd_per_rent(self, pool: SizedPool) -> tuple[Knob, float] | None:
         """Return the rent of a pool's accelerator and the dollars that the pool costs per dollar of it.
 
-        None if the pool is not rented by the hour.
+        The rent is by the hour or on a contract. None if the pool is bought.
         """
         offer = pool.kind.offer
         way = self.capacity.best_way(offer, pool.units)
-        knob = next((knob for knob in self.knobs if knob.id == f"accelerators/{offer.accelerator}/rent"), None)
-        if way is None or way.kind != "rent" or knob is None or offer.rent_usd is None:
+        if way is None or way.kind == "buy":
             return None
+        on_contract = way.kind == "contract"
+        key = f"contracts/{offer.contracts[way.number].months}" if on_contract else "rent"
+        knob = next((knob for knob in self.knobs if knob.id == f"accelerators/{offer.accelerator}/{key}"), None)
+        if knob is None:
+            return None
+
+        def unit_usd(one: Offer) -> float:
+            return one.contracts[way.number].node_usd[0] if on_contract else (one.rent_usd or (0.0,))[0]
+
         dearer = self.world.at(knob, 2 * knob.input.value).problem(self.candidates)
-        twice = next(one for one in dearer.offers if one.key == offer.key).rent_usd
-        if twice is None:
-            return None
-        return knob, way.units * (twice[0] - offer.rent_usd[0]) / knob.input.value
+        twice = next(one for one in dearer.offers if one.key == offer.key)
+        return knob, way.units * (unit_usd(twice) - unit_usd(offer)) / knob.input.value
 
     def flip_rent(self, fleet: SizedFleet, rival_usd: float) -> tuple[float, float] | None:
         """Return the rent of a fleet's accelerator now, and the rent at which the fleet costs as much as its rival.
 
-        None if the fleet is not rented by the hour, or no rent above 0 makes them equal.
+        None if the fleet is bought, or no rent above 0 makes them equal.
         """
         parts = [self.usd_per_rent(pool) for pool in fleet.pools]
         known = [part for part in parts if part is not None]

@@ -19,6 +19,7 @@ from penstock.workload.slo import Slo, parse_duration, parse_slo
 DEFAULT_PROMPTS: Final = (1024, 4096, 16_384, 65_536)
 DEFAULT_OUTPUTS: Final = (256,)
 DEFAULT_LOADS: Final = (0.25, 1.0, 4.0, 16.0, 64.0)
+DEFAULT_WEIGHTS: Final = ("checkpoint", "fp8")
 DEFAULT_SLO: Final = Slo(ttft_s=2.0, tpot_s=0.06)
 DEFAULT_TTFT_PER_1K_S: Final = 0.25
 MIN_LOAD, MAX_LOAD = 1e-6, 1e6
@@ -42,7 +43,7 @@ class GridEntry:
     """Limits of a request: ttft=2s,tpot=60ms,attain=95%."""
     ttft_per_1k: Annotated[float, Parsed(parse_duration, {"type": "string"})] = DEFAULT_TTFT_PER_1K_S
     """Time added to the limit on the time to first token per 1,000 input tokens: 250ms."""
-    weights: tuple[Word, ...] = ("checkpoint",)
+    weights: tuple[Word, ...] = DEFAULT_WEIGHTS
     """Weight formats to consider; `checkpoint` is the format of the files."""
     kv: Annotated[Literal["auto", "bf16", "fp16", "fp8"], LOWER_CASE] = "auto"
     engine: _Words | None = None
@@ -80,7 +81,7 @@ class GuideFile:
     grid: GridEntry
     accelerators: tuple[Annotated[AcceleratorEntry, _OR_ID], ...] | None = None
     """Accelerators to choose from. Default: every verified accelerator with a price."""
-    acquire: tuple[Annotated[Acquisition, LOWER_CASE], ...] = ("rent",)
+    acquire: tuple[Annotated[Acquisition, LOWER_CASE], ...] = ("buy", "rent", "contract")
     sites: tuple[SitePlan, ...] = (SitePlan(name="site"),)
     stacks: StackEntries = field(default_factory=StackEntries)
     engineer_usd_per_year: Annotated[Input, input_of_file(usual.ENGINEER_USD)] = usual.ENGINEER_USD
@@ -156,11 +157,11 @@ grid:
   loads: [0.25, 1, 4, 16, 64]             # (default) requests per second at the peak
   slos: ["ttft=2s,tpot=60ms,attain=95%"]  # (default)
   ttft_per_1k: 250ms                      # (default) added to ttft per 1,000 input tokens
-  # weights: [checkpoint, fp8]            # formats to consider (default: the checkpoint's own)
+  # weights: [checkpoint, fp8]            # (default) formats to consider; the checkpoint's own is `checkpoint`
   # engine: [vllm, sglang]                # (default: every measured engine)
 # Everything below means the same as in a plan file; `penstock plan --init` explains each key.
 horizon_years: 1                          # (default)
-acquire: [rent]                           # (default) or buy, contract
+acquire: [buy, rent, contract]            # (default) as in a plan
 # accelerators: [h100, h200, b200, mi300x, mi325x, mi355x]   # (default: every verified one with a price)
 constraints: {confidence: 80%}            # (default)
 """

@@ -8,7 +8,7 @@ from penstock.guide.grid import Grid, WorkloadShape
 from penstock.planning.candidates.replica_capacity import Option
 from penstock.planning.spec.resolve_plan import LeftOut
 
-Binding = Literal["capacity", "bandwidth", "compute", "interconnect", "software", "price"]
+Binding = Literal["capacity", "bandwidth", "compute", "interconnect", "software", "price", "instance size"]
 """The resource that decides a cell: the one that the fleet of the other vendor lacks, or the price."""
 Axis = Literal["load", "context"]
 
@@ -39,6 +39,8 @@ class GuidePool:
     """Planned capacity relative to the load, for the plan's confidence."""
     share_fraction: float
     """Share of the requests."""
+    acquired: str
+    """How the units are acquired: `rent`, `buy`, or the term of a contract in months."""
     usd_per_device_hour: float
     """Levelised cost of a device with engineers per device, without spares."""
 
@@ -59,7 +61,7 @@ class GuideFleet:
     usd_per_mtok: float
     """Cost per million input and output tokens at the mean load."""
     rent_usd_per_device_hour: float | None
-    """Rent by the hour of the fleet's accelerator; None if the fleet is not rented by the hour."""
+    """Rent of the fleet's accelerator, by the hour or on its contract; None if the fleet is bought."""
     usd_per_rent: float | None
     """Dollars of the fleet's cost per dollar of that rent."""
 

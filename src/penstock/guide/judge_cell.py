@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from typing import Final
 
 from penstock.economics.finance import HOURS_PER_YEAR
@@ -13,6 +13,7 @@ from penstock.guide.guide_result import Binding, GuideCell, GuideFleet, GuidePoo
 from penstock.guide.search_shapes import ShapeSearch
 from penstock.guide.shape_capacity import ShapeCapacity, kind_name, vendors_of
 from penstock.planning.optimizer.node_costs import terms_of
+from penstock.units import count_text
 
 NEAR_TIE: Final = 0.05
 """Largest difference in cost, relative to the winner, at which another accelerator of its vendor is named."""
@@ -68,7 +69,7 @@ class ShapeJudge:
             probability=odds.probability[winner.vendor],
             low_usd=odds.low_usd,
             high_usd=odds.high_usd,
-            binding=None if rival is None else self._binding(winner, rival),
+            binding=None if rival is None else self._binding(winner, rival, requests_per_s),
             flip_rent_usd=None if flip is None else flip[1],
             rival_flip_rent_usd=None if rival_flip is None else rival_flip[1],
             near_tie=None if tie is None else self._describe(tie, requests_per_s),
@@ -101,12 +102,17 @@ class ShapeJudge:
         said = [f"{', '.join(names)}: {why}" for why, names in reasons.items()]
         return "; ".join(said) or "no accelerator keeps the SLO"
 
-    def _binding(self, winner: SizedFleet, rival: SizedFleet) -> Binding | None:
+    def _binding(self, winner: SizedFleet, rival: SizedFleet, requests_per_s: float) -> Binding | None:
         """Return what decides for the winner.
 
+        It is the size of an instance if less than half of the difference is left with units and spares of one replica.
         It is the price if the rival needs no more devices. It is software if the rival would be cheaper with both
         stacks at the same share of their hardware limit. Otherwise it is the resource that limits the rival's replicas.
         """
+        more_usd = rival.cost_usd - winner.cost_usd
+        least = [self._usd_by_the_replica(fleet, requests_per_s) for fleet in (winner, rival)]
+        if least[1] - least[0] < more_usd / 2 and least[1] < rival.cost_usd:
+            return "instance size"
         if _serving_devices(rival) <= _serving_devices(winner):
             return "price"
         own, other = (self.capacity.limit(fleet.pools[0].kind.candidate) for fleet in (winner, rival))
@@ -115,6 +121,18 @@ class ShapeJudge:
         if rival.cost_usd * other[1] / own[1] < winner.cost_usd:
             return "software"
         return other[0]
+
+    def _usd_by_the_replica(self, fleet: SizedFleet, requests_per_s: float) -> float:
+        """Return the cost of a fleet if its units and spares were no larger than the replicas that the load needs."""
+        problem = self.capacity.problem
+        usd = fleet.cost_usd
+        for pool, found in zip(fleet.pools, self._pools(fleet.pools, requests_per_s), strict=True):
+            devices = pool.kind.candidate.devices
+            load = found.share_fraction * requests_per_s / problem.utilisation_fraction
+            replicas = min(found.replicas, ceil(load / (found.rate_per_s / found.headroom)))
+            spared = found.devices - (replicas + problem.spare_nodes) * devices
+            usd -= self.capacity.units_usd(pool.kind.offer, pool.units) * max(0, spared) / found.devices
+        return usd
 
     def _describe(self, fleet: SizedFleet, requests_per_s: float) -> GuideFleet:
         plan = self.capacity.resolved.plan
@@ -154,10 +172,17 @@ class ShapeJudge:
                 rate_per_s=rate,
                 headroom=headroom,
                 share_fraction=load / sum(carried),
+                acquired=self._acquired(pool),
                 usd_per_device_hour=self._device_hour_usd(pool),
             )
             for pool, rate, load, (entry, headroom) in zip(pools, rates, carried, found, strict=True)
         )
+
+    def _acquired(self, pool: SizedPool) -> str:
+        way = self.capacity.best_way(pool.kind.offer, pool.units)
+        if way is None or way.kind != "contract":
+            return "rent" if way is None else way.kind
+        return count_text(pool.kind.offer.contracts[way.number].months, "month")
 
     def _device_hour_usd(self, pool: SizedPool) -> float:
         """Return a device's levelised cost, as in a plan's fleet file: with engineers per device, without spares."""

@@ -7,11 +7,10 @@ from penstock.model import ModelSpec
 from penstock.planning.candidates.candidate_search import (
     Choice,
     EnginesOf,
-    engines_to_consider,
     find_candidates,
     with_curves,
 )
-from penstock.planning.candidates.deployment_options import WorkloadOnAccelerator, options_of
+from penstock.planning.candidates.deployment_options import WorkloadOnAccelerator, engines_to_consider, options_of
 from penstock.planning.candidates.replica_capacity import CapacityOf, Option
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.plan_types import AcceleratorPlan, WorkloadPlan

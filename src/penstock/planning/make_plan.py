@@ -13,27 +13,39 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.audit.saving_claim import check_claim
-from penstock.planning.candidates.candidate_search import Candidate, NotLaunched
+from penstock.planning.candidates.launch_obstacles import NotLaunched
 from penstock.planning.candidates_by_workload import search_candidates
 from penstock.planning.feasibility import refuse_impossible, unserved_lengths
 from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.cash_flow import cash_of
-from penstock.planning.optimizer.cheapest_mix import cheapest
-from penstock.planning.optimizer.competing_fleets import Family, find_family, steps_of
+from penstock.planning.optimizer.competing_fleets import Family
 from penstock.planning.optimizer.fleet_bill import bill
-from penstock.planning.optimizer.node_costs import BillingTerms, terms_of, with_steps
-from penstock.planning.optimizer.problem import Mix, Problem
+from penstock.planning.optimizer.node_costs import with_steps
+from penstock.planning.optimizer.problem import Mix
+from penstock.planning.plan_defaults import plan_defaults
+from penstock.planning.plan_question import (
+    PlanQuestion,
+    answer_by_the_device,
+    planner_of,
+    prove,
+    simulator_of,
+    verify_of,
+)
 from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult, UncheckedLaunch
 from penstock.planning.plan_sources import Sources
 from penstock.planning.spec.catalog_prices import is_rented_singly
-from penstock.planning.spec.plan_types import Plan
-from penstock.planning.spec.resolve_plan import LeftOut, Resolved, assumptions, resolve
+from penstock.planning.spec.plan_types import Plan, WorkloadPlan
+from penstock.planning.spec.resolve_plan import (
+    LeftOut,
+    Resolved,
+    assumptions,
+    resolve,
+)
 from penstock.planning.spec.trace_workload import with_trace
 from penstock.planning.uncertainty.api_break_even import ApiBreakEven, api_break_even
 from penstock.planning.uncertainty.confidence_levels import confidence_levels
-from penstock.planning.uncertainty.joint_fleets import joint_fleets, raise_headroom
 from penstock.planning.uncertainty.other_engines import candidates_of, find_engine_saving
-from penstock.planning.uncertainty.plan_headroom import DrawnNeeds, plan_headroom
+from penstock.planning.uncertainty.plan_headroom import plan_headroom
 from penstock.planning.uncertainty.quantify_uncertainty import (
     CompetingFleets,
     FirstAnswer,
@@ -42,7 +54,10 @@ from penstock.planning.uncertainty.quantify_uncertainty import (
     first_answer,
     quantify_uncertainty,
 )
+from penstock.planning.uncertainty.replanned_flips import Replanning
 from penstock.planning.uncertainty.scenarios import (
+    SPARES,
+    Replanned,
     RulePrice,
     demand_scenarios,
     find_blocking_rules,
@@ -57,11 +72,9 @@ from penstock.planning.uncertainty.step_price import price_step
 from penstock.planning.uncertainty.verdict import judge
 from penstock.planning.verification.fleet_simulator import FleetSimulator
 from penstock.planning.verification.plain_router import price_plain_router
-from penstock.planning.verification.prove_fleets import Proof, ProvenFleets, Verify, add_cheaper_fleets, prove_fleets
-from penstock.planning.verification.verify_fleet import MAY_CARRY, Verified, of_same_accelerators
+from penstock.planning.verification.prove_fleets import ProvenFleets, add_cheaper_fleets
 from penstock.simulation.run_options import StageProgress
 
-RUNNERS_UP = 3
 _SMALL_MODEL_BYTES = 40e9
 """Weights up to this size fit, with room for KV cache, on one device of 48 GB."""
 FoundAnswer = Callable[[FirstAnswer], None]
@@ -82,7 +95,7 @@ def make_plan(
     resolved, candidates = confident.resolved, confident.candidates
     problem = build_problem(resolved, candidates)
     unserved = unserved_lengths(resolved, candidates, sources.model_of)
-    question = _Question(resolved=resolved, candidates=candidates, problem=problem, needs=confident.needs)
+    question = PlanQuestion(resolved=resolved, candidates=candidates, problem=problem, needs=confident.needs)
     answer = None if unserved else _answer(question, sources, progress, found)
     if answer is not None:
         progress(_LAST_STEPS[1], 1, len(_LAST_STEPS))
@@ -101,51 +114,13 @@ def make_plan(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Question:
-    """Common input of the optimizer, the simulator and the uncertainty analysis."""
-
-    resolved: Resolved
-    candidates: tuple[Candidate, ...]
-    problem: Problem
-    needs: DrawnNeeds | None
-    """Draws of the load relative to capacity; None if there are no candidates."""
-
-    @property
-    def confidence(self) -> float:
-        """Return the share of cases in which the fleet must be enough."""
-        return self.resolved.plan.constraints.confidence
-
-    @property
-    def terms(self) -> BillingTerms:
-        return terms_of(self.resolved)
-
-    def with_headroom(self, mix: Mix, problem: Problem) -> Mix:
-        """Return the fleet with headroom raised until its accelerators together are enough with the confidence.
-
-        The problem is the plan's own, or one with changed inputs.
-        """
-        if self.needs is None:
-            return mix
-        return raise_headroom(mix, problem, self.needs, self.confidence, of_same_accelerators)
-
-    def sized_by(self, size: Sized | None) -> Sized:
-        """Return a function that raises a fleet's headroom for the confidence and then sizes it by simulation.
-
-        Without a simulator (None), fleets stay as solved.
-        """
-        if size is None:
-            return as_solved
-        return lambda mix, problem: size(self.with_headroom(mix, problem), problem)
-
-
 def resolve_inputs(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOut, ...]]:
     """Fill in the inputs that the plan does not state; also return notes on trace features that the planner ignores."""
     traced = [with_trace(entry, sources.read_trace, sources.model_of) for entry in plan.workloads]
     # Small models run well on devices that cost a quarter of an H100 and are hardly measured; large models do not.
     small = all(sources.model_of(entry.model).weight_bytes <= _SMALL_MODEL_BYTES for entry in plan.workloads)
     resolved = resolve(
-        replace(plan, workloads=tuple(workload for workload, _ in traced)),
+        replace(plan, workloads=tuple(_with_api(workload, sources) for workload, _ in traced)),
         sources.accelerators,
         sources.prices_of,
         named=bool(plan.accelerators),
@@ -157,33 +132,27 @@ def resolve_inputs(plan: Plan, sources: Sources) -> tuple[Resolved, tuple[LeftOu
     return replace(resolved, plan=with_steps(resolved.plan)), notes
 
 
-def _answer(question: _Question, sources: Sources, progress: StageProgress, found: FoundAnswer | None) -> Answer | None:
+def _with_api(workload: WorkloadPlan, sources: Sources) -> WorkloadPlan:
+    """Return the workload with the recorded API price of its model, unless the plan states one."""
+    return workload if workload.api is not None else replace(workload, api=sources.api_of(workload.model))
+
+
+def _answer(
+    question: PlanQuestion, sources: Sources, progress: StageProgress, found: FoundAnswer | None
+) -> Answer | None:
     """Return the plan's answer; None if no fleet satisfies every rule, even with replica rates times `MAY_CARRY`.
 
     The uncertainty analysis solves for fleets with changed inputs. If a fleet solved for changed inputs is also cheaper
     at the plan's own inputs, this fleet joins the proven fleets, and the analysis starts again.
     """
-    problem, simulator = question.problem, _simulator(question, sources)
-    planned = _optimise(problem, progress, may_carry=None if simulator is None else MAY_CARRY)
-    if planned is None:
+    simulator = simulator_of(question, sources)
+    proven, replanned = prove(question, simulator, progress), planner_of(sources)
+    if proven is None:
         return None
-    if simulator is None:
-        unproven = ProvenFleets(planned=planned, proof=Proof(verified=()))
-        return _describe(_analyse(unproven, question, None, progress, found), question, None)
-
-    def verify(mix: Mix) -> Verified:
-        return replace(simulator.verify(question.with_headroom(mix, problem), problem), planned=mix)
-
-    proven = prove_fleets(planned, problem, verify, progress)
-    if not proven.proof.verified[0].met and cheapest(problem) is None:
-        return None
-    if question.needs is not None:
-        family = proven.as_simulated(problem)
-        together = joint_fleets(family, problem, question.needs, question.confidence)
-        proven = add_cheaper_fleets(proven, problem, tuple(together), verify) or proven
-    analysed = _analyse(proven, question, simulator, progress, found, verify)
+    analysed = _analyse(proven, question, simulator, progress, found, replanned)
     progress(_LAST_STEPS[0], 0, len(_LAST_STEPS))
-    return _describe(analysed, question, simulator)
+    answer = _describe(analysed, question, simulator, replanned)
+    return replace(answer, single_devices=answer_by_the_device(question, simulator, progress))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,18 +167,21 @@ class _Analysed:
 
 def _analyse(
     proven: ProvenFleets,
-    question: _Question,
+    question: PlanQuestion,
     simulator: FleetSimulator | None,
     progress: StageProgress,
     found: FoundAnswer | None,
-    verify: Verify | None = None,
+    replanned: Replanned,
 ) -> _Analysed:
     """Quantify the uncertainty of the proven fleets; start again if this finds a cheaper fleet, at most twice.
 
     The fleets that win in a few draws are known before the flips are searched, so they are tried first.
     """
     problem, sized = question.problem, question.sized_by(None if simulator is None else simulator.size)
+    verify = verify_of(question, simulator)
     quickly = question.sized_by(None if simulator is None else simulator.size_without_margins)
+
+    again = Replanning(resolved=question.resolved, of=replanned)
 
     def with_cheaper(fleets: Sequence[Mix], restarts: int) -> ProvenFleets | None:
         return None if verify is None or not restarts else add_cheaper_fleets(proven, problem, fleets, verify)
@@ -224,7 +196,7 @@ def _analyse(
         drawn = competing.family.of_other_worlds
         cheaper = with_cheaper(drawn, restarts)
         if cheaper is None:
-            uncertainty = quantify_uncertainty(competing, sized, quickly, progress)
+            uncertainty = quantify_uncertainty(competing, sized, quickly, progress, again)
             cheaper = with_cheaper(uncertainty.family.of_other_worlds[len(drawn) :], restarts)
         if cheaper is None:
             break
@@ -233,11 +205,11 @@ def _analyse(
 
 
 def _with_other_software(
-    answer: Answer, question: _Question, not_launched: tuple[NotLaunched, ...], sources: Sources
+    answer: Answer, question: PlanQuestion, not_launched: tuple[NotLaunched, ...], sources: Sources
 ) -> Answer:
     """Add what engines that cannot be launched would save, launches without rules, and the winner's plain router."""
     others = candidates_of(not_launched, sources.capacity_of)
-    simulator = _simulator(replace(question, candidates=(*question.candidates, *others)), sources)
+    simulator = simulator_of(replace(question, candidates=(*question.candidates, *others)), sources)
     sized = as_solved if simulator is None else simulator.size_without_margins
     family = replace(answer.family, winner=answer.winner.mix)
     saving = find_engine_saving(not_launched, others, question.candidates, question.resolved, family, sized)
@@ -252,7 +224,7 @@ def _with_other_software(
     return replace(answer, engine_saving=saving, round_robin=round_robin, unchecked_launches=unchecked)
 
 
-def _unchecked_launches(answer: Answer, question: _Question, sources: Sources) -> tuple[UncheckedLaunch, ...]:
+def _unchecked_launches(answer: Answer, question: PlanQuestion, sources: Sources) -> tuple[UncheckedLaunch, ...]:
     models = {workload.name: workload.model for workload in question.resolved.plan.workloads}
     used = {name for pool in answer.winner.mix.pools for name in pool.replicas}
     found = {
@@ -263,27 +235,9 @@ def _unchecked_launches(answer: Answer, question: _Question, sources: Sources) -
     return tuple(sorted(found))
 
 
-def _simulator(question: _Question, sources: Sources) -> FleetSimulator | None:
-    if sources.verify_of is None:
-        return None
-    return FleetSimulator(
-        candidates=question.candidates,
-        workloads=question.resolved.plan.workloads,
-        verify_of=sources.verify_of,
-        sizing_of=sources.sizing_of,
-    )
-
-
-def _optimise(problem: Problem, progress: StageProgress, *, may_carry: float | None) -> Family | None:
-    steps = steps_of(problem)
-
-    def step(name: str) -> None:
-        progress(f"optimising: {name}", steps.index(name), len(steps))
-
-    return find_family(problem, runner_up_count=RUNNERS_UP, may_carry=may_carry, step=step)
-
-
-def _describe(analysed: _Analysed, question: _Question, simulator: FleetSimulator | None) -> Answer:
+def _describe(
+    analysed: _Analysed, question: PlanQuestion, simulator: FleetSimulator | None, replanned: Replanned
+) -> Answer:
     """Bill the analysed fleets, and price rules, scenarios and owned nodes."""
     problem, terms = question.problem, question.terms
     simulated, competing, uncertainty = analysed.simulated, analysed.competing, analysed.uncertainty
@@ -300,14 +254,20 @@ def _describe(analysed: _Analysed, question: _Question, simulator: FleetSimulato
         winner=winner,
         runners_up=tuple(billed(mix) for mix in family.runners_up),
         by_label={label: billed(mix) for label, mix in simulated.by_label.items()},
-        verdict=judge(simulated, uncertainty.confidence, competing.candidates, uncertainty.flips),
+        verdict=judge(
+            simulated,
+            uncertainty.confidence,
+            competing.candidates,
+            uncertainty.flips,
+            _api_usd(question, winner),
+        ),
         people=people_break_even(simulated.by_label, terms) if simulated.by_vendor else None,
         confidence=uncertainty.confidence,
         swings=uncertainty.swings,
         flips=uncertainty.flips,
         measurement=uncertainty.measurement,
         rules=_rule_prices(question, family, sized),
-        scenarios=demand_scenarios(family, competing.world, competing.candidates, competing.knobs, sized),
+        scenarios=demand_scenarios(family, question.resolved, replanned),
         owned=owned_worth(problem, family, sized),
         verified=proof.verified,
         regret_usd=proof.regret_usd,
@@ -327,7 +287,18 @@ def _describe(analysed: _Analysed, question: _Question, simulator: FleetSimulato
     )
 
 
-def _api_break_even(question: _Question, family: Family, winner: Bill) -> ApiBreakEven | None:
+def _api_usd(question: PlanQuestion, winner: Bill) -> float | None:
+    """Return what the tokens of all workloads cost on APIs; None if the price of one of them is not known."""
+    pairs = zip(question.resolved.plan.workloads, winner.cost.workloads, strict=True)
+    usd = [
+        None if entry.api is None else entry.api.tokens_usd(cost.input_tokens, cost.output_tokens)
+        for entry, cost in pairs
+    ]
+    known = [amount for amount in usd if amount is not None]
+    return sum(known) if len(known) == len(usd) else None
+
+
+def _api_break_even(question: PlanQuestion, family: Family, winner: Bill) -> ApiBreakEven | None:
     """Find the load up to which the stated API costs less; None unless the plan has one workload with an API price.
 
     If only one of several workloads grows, its share of the fleet is not defined.
@@ -340,8 +311,11 @@ def _api_break_even(question: _Question, family: Family, winner: Bill) -> ApiBre
     return api_break_even(question.problem, family.fleets, api.tokens_usd(cost.input_tokens, cost.output_tokens))
 
 
-def _rule_prices(question: _Question, family: Family, sized: Sized) -> tuple[RulePrice, ...]:
+def _rule_prices(question: PlanQuestion, family: Family, sized: Sized) -> tuple[RulePrice, ...]:
     """Return the price of every rule and of the step, first the most expensive."""
     step = price_step(question.resolved, question.candidates, family)
-    prices = (*rule_prices(question.problem, family, sized), *(() if step is None else (step,)))
+    paths = {entry.path for entry in plan_defaults(question.resolved)}
+    usual = {SPARES} if ("constraints", "spare_nodes") in paths else set[str]()
+    prices = [replace(entry, usual=entry.rule in usual) for entry in rule_prices(question.problem, family, sized)]
+    prices += [] if step is None else [replace(step, usual=("step_months",) in paths)]
     return tuple(sorted(prices, key=lambda entry: -entry.usd))

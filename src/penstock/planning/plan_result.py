@@ -49,6 +49,17 @@ class UncheckedLaunch:
     accelerator: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleDevices:
+    """The answer if accelerators with the user's own price and no stated size are also sold by the device."""
+
+    sizes: Mapping[str, tuple[int, ...]]
+    """Maps each such accelerator to the sizes of the catalog's SKUs, with which the plan is answered."""
+    winner: str
+    usd: Mapping[str, float]
+    """Maps each label to the cost of its cheapest fleet."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """All results of a plan that has a fleet."""
@@ -86,6 +97,8 @@ class Answer:
     """The winning fleet at several confidences, the lowest first."""
     api_break_even: ApiBreakEven | None = None
     """The load up to which the stated API costs less; None unless the plan has one workload, with an API price."""
+    single_devices: SingleDevices | None = None
+    """The answer with single devices, where their sizes are open; None if no size is."""
     measurement: NextMeasurement | None = None
     """The setup that is most worth a measurement; None if none is worth 1% of the cost."""
 

@@ -12,6 +12,7 @@ from penstock.planning.candidates.launch_obstacles import ObstacleOf
 from penstock.planning.candidates.replica_capacity import CapacityOf, Option
 from penstock.planning.candidates.replica_limit import LimitOf
 from penstock.planning.spec.catalog_prices import Levels
+from penstock.planning.spec.plan_types import ApiPrice
 from penstock.planning.spec.resolve_plan import DrawOf, PricesOf
 from penstock.planning.spec.trace_workload import ReadTrace
 from penstock.planning.verification.serving_fleet import VerifyOf
@@ -55,6 +56,8 @@ class Sources:
     """Function that returns the resource that limits a replica at the highest load within its SLO."""
     sustained_of: LoadJudge | None = None
     """Function that returns the highest rate that replicas of one kind sustain together."""
+    api_of: Callable[[str], ApiPrice | None] = lambda _: None
+    """Function that returns the recorded price of a model on an API."""
     read_trace: ReadTrace | None = None
     seller_levels: Levels | None = None
     """Function that returns how dear each cloud is, to pair the rents of accelerators that few clouds rent."""

@@ -62,7 +62,7 @@ def _tenants(view: GatewayView, before: GatewayView | None, seconds: float) -> T
             f"{requests:,.0f}",
             _promise_text(values) or "?",
             *(f"{values.get(key, 0.0):,.0f}" for key in ("missed", "input", "cached", "output")),
-            f"{values.get('usd', 0.0):,.4f}",
+            f"{values.get('usd', 0.0):,.4f}" if _usd_per_hour(view) else "?",
         )
         table.add_row(*map(Text, cells))
     return table
@@ -90,15 +90,20 @@ def _pickers(view: GatewayView, before: GatewayView | None, seconds: float) -> T
     up = sum(values.get("picker_up", 0.0) for values in view.pickers.values())
     decisions = sum(values.get("decisions_total", 0.0) for values in view.pickers.values())
     spent_s = sum(values.get("decision_seconds_total", 0.0) for values in view.pickers.values())
-    usd = sum(one.values.get("endpoint_usd_per_hour", 0.0) for one in view.endpoints)
+    usd = _usd_per_hour(view)
     picks = "-" if before is None else f"{(_total_picks(view) - _total_picks(before)) / seconds:,.1f}"
     pieces = [
         f"{picks} picks/s",
         f"{up:.0f} of {len(view.pickers)} pickers",
         f"{1e6 * spent_s / decisions:.0f} us per decision" if decisions else "no decision yet",
-        f"${usd:,.2f} per hour",
+        f"${usd:,.2f} per hour" if usd else "no price stated",
     ]
     return Text("Now:  " + "  ".join(pieces), style="bold")
+
+
+def _usd_per_hour(view: GatewayView) -> float:
+    """Return the price of all endpoints; 0 if none is stated."""
+    return sum(one.values.get("endpoint_usd_per_hour", 0.0) for one in view.endpoints)
 
 
 def _total_picks(view: GatewayView) -> float:

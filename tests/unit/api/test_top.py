@@ -97,6 +97,15 @@ def test_what_envoy_counted_is_said_to_be_older_than_the_table() -> None:
     assert pickers.startswith("Now:  0.0 picks/s  1 of 1 pickers")
 
 
+def test_no_price_is_no_zero_dollars() -> None:
+    """`$0.00 per hour` was shown where no price is stated."""
+    console = Console(file=StringIO(), width=150, color_system=None)
+    console.print(render_top(read_view(GATEWAY), None, 1.0))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "$0.00" not in text
+    assert "no price stated" in text
+
+
 def test_a_pool_name_is_text_and_never_markup() -> None:
     page = GATEWAY.replace('pool="h100"', 'pool="[/] [red]x"')
     console = Console(file=StringIO(), width=200, color_system=None)

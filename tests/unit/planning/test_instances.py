@@ -9,6 +9,7 @@ import pytest
 from penstock.catalog import load_accelerator, load_prices
 from penstock.planning.optimizer.problem import DEVICE, NODE
 from penstock.planning.plan_result import Answer
+from penstock.planning.spec.catalog_prices import api_price
 from penstock.planning.spec.plan_types import ContractPlan
 from penstock.planning.spec.resolve_plan import resolve
 from penstock.planning.tender_lots import LotSizes, nodes_to_request
@@ -18,7 +19,7 @@ from penstock.report.plan.page import plan_html
 from penstock.report.plan.price_sentences import price_sentences
 from penstock.report.plan.scenario_sentences import api_sentences, small_fleet
 from penstock.report.plan.sentences import headline
-from small_plans import PLAIN, plan_of, solved
+from small_plans import PLAIN, plan_of, problem_of, solved
 
 HOURS = 8766
 RENT = """
@@ -66,14 +67,29 @@ def test_more_sizes_never_cost_more_and_a_replica_takes_the_smallest_that_holds_
     assert whole.pools[0].offer.unit == NODE
 
 
-def test_a_large_pool_is_planned_in_whole_nodes_unless_the_plan_states_instances() -> None:
-    """A plan with `instances: [1]` got whole servers above 16 devices, at 40% more."""
-    unstated = RENT.replace(", instances: SIZES", "").replace("RATE", str(40 * PER_DEVICE))
-    large = answer_of(unstated).winner.mix
-    assert sum(pool.nodes for pool in large.pools if pool.offer.unit == "x1") <= 16
-    assert any(pool.offer.unit == NODE for pool in large.pools)
-    stated = rented(40 * PER_DEVICE, "[1]").winner.mix
-    assert [(pool.offer.unit, pool.nodes) for pool in stated.pools] == [("x1", 41)]
+DEVICE_USD = 3.0 * HOURS
+"""Cost of one device and year."""
+UNSTATED = RENT.replace(", instances: SIZES", "")
+
+
+@pytest.mark.parametrize("devices", [14, 15, 16, 17, 40])
+def test_cost_never_jumps_by_more_than_a_unit(devices: int) -> None:
+    """Beyond 16 single devices whole servers with a server as spare were planned: 7% more demand cost 50% more."""
+    result = solved(UNSTATED.replace("RATE", str(devices * PER_DEVICE)), spread=0.0, prices_of=load_prices)
+    assert isinstance(result.answer, Answer)
+    mix = result.answer.winner.mix
+    assert [(pool.offer.unit, pool.nodes, pool.spare_nodes) for pool in mix.pools] == [("x1", devices + 1, 1)]
+    assert mix.cost_usd == pytest.approx((devices + 1) * DEVICE_USD, rel=1e-3)
+
+
+def test_every_unit_gets_the_cheapest_contract() -> None:
+    """Sixteen of 17 devices were signed for 36 months, and one for 12 at a higher price."""
+    terms = "contracts: [{years: 1, usd_per_hour: 2.2}, {years: 3, usd_per_hour: 1.9}]"
+    text = UNSTATED.replace("rent_usd_per_hour: 3", f"rent_usd_per_hour: 2.6, {terms}").replace("[rent]", "[contract]")
+    text = text.replace("RATE", str(16 * PER_DEVICE)).replace("horizon_years: 1", "horizon_years: 3")
+    result = solved(text, spread=0.0, prices_of=load_prices)
+    assert isinstance(result.answer, Answer)
+    assert result.answer.winner.mix.contracts == {("h200_sxm", "site", "x1", 1, 0): 17}
 
 
 def test_the_order_names_instances_and_charts_have_the_unit_of_its_dollars() -> None:
@@ -182,7 +198,9 @@ def test_an_api_is_compared_at_the_price_of_the_plan_only() -> None:
     text = RENT.replace("RATE", "2.0").replace("SIZES", "[1]")
     silent = solved(text)
     assert isinstance(silent.answer, Answer)
-    assert not list(api_sentences(silent, silent.answer))
+    assert list(api_sentences(silent, silent.answer)) == [
+        "chat: no API price of llama-3.1-8b is recorded; state `api:` to compare."
+    ]
     priced = text.replace("    lengths:", "    api: {input_usd_per_mtok: 1, output_usd_per_mtok: 2}\n    lengths:")
     result = solved(priced)
     assert isinstance(result.answer, Answer)
@@ -190,6 +208,35 @@ def test_an_api_is_compared_at_the_price_of_the_plan_only() -> None:
     year_tokens = 2.0 * 0.5 * HOURS * 3600 / 1e6
     usd = year_tokens * (1024 * 1 + 256 * 2)
     assert f"cost ${usd / 1000:,.0f}k in today's money on an API" in sentence
+
+
+def test_an_api_that_costs_less_is_the_verdict() -> None:
+    """A fleet 30 times as dear as an API "won in 100% of draws", and the API stood on line 17."""
+    cheap, _ = rented_with_api(0.01 * PER_DEVICE, 0.8 * FULL_USD_PER_MTOK)
+    assert cheap.verdict.outcome == "an API is cheaper"
+    assert cheap.verdict.of_fleets == "only choice"
+    assert headline(cheap).startswith("An API is cheaper: these tokens cost $")
+    dear, _ = rented_with_api(20 * PER_DEVICE, 4 * FULL_USD_PER_MTOK)
+    assert dear.verdict.outcome == dear.verdict.of_fleets
+    assert "API" not in headline(dear)
+
+
+def test_the_catalog_knows_what_apis_ask() -> None:
+    found = api_price("meta-llama/Llama-3.3-70B-Instruct")
+    assert found is not None
+    assert (found.input_usd_per_mtok, found.output_usd_per_mtok) == (0.447, 0.68)
+    assert found.source is not None
+    assert "20 sellers" in found.source
+    assert "2026-11-19" in found.source
+    assert "cached input $0.26" in str(api_price("glm-5.3"))
+    assert api_price("llama-3.1-8b") is None
+    text = RENT.replace("llama-3.1-8b", "llama-3.3-70b").replace("RATE", "0.2").replace("SIZES", "[8]")
+    (silent,) = problem_of(text, {"h200_sxm": 1.0}, load_prices)[0].plan.workloads
+    assert silent.api == found
+    own = text.replace("    lengths:", "    api: {input_usd_per_mtok: 1, output_usd_per_mtok: 2}\n    lengths:")
+    (spoken,) = problem_of(own, {"h200_sxm": 1.0}, load_prices)[0].plan.workloads
+    assert spoken.api is not None
+    assert spoken.api.output_usd_per_mtok == 2
 
 
 def test_a_rent_that_no_fleet_pays_is_not_called_the_compared_one() -> None:
@@ -229,8 +276,6 @@ def rented_with_api(rate: float, usd_per_mtok: float) -> tuple[Answer, str]:
     return result.answer, sentence
 
 
-DEVICE_USD = 3.0 * HOURS
-"""Cost of one device and year."""
 FULL_USD_PER_MTOK = DEVICE_USD / (PER_DEVICE * 0.5 * HOURS * 3600 * 1280 / 1e6)
 """Cost per million tokens of one device that carries its whole rate at the peak, half of it on average."""
 

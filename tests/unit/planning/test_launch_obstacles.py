@@ -50,13 +50,23 @@ def test_a_launch_that_preflight_cannot_print_for_several_machines_is_an_obstacl
     assert check.obstacle(option("vllm", "h200", tp=1, dp=16), "deepseek-r1") is None
 
 
-def test_a_launch_without_rules_is_undetermined_and_no_obstacle() -> None:
-    """Attack: winners ran TensorRT-LLM, whose launch preflight could not check, and the plan did not say so."""
+def in_format(name: str, weights: str, engine: ServingEngine, on: str, tp: int) -> Option:
+    placed = deployment(name, on, tp=tp, engine=engine)
+    converted = replace(placed, model=model_as_measured(placed.model, weights))
+    return Option(id=f"{name} {weights} {engine}", weights=weights, deployment=converted, measured_engine=engine)
+
+
+def test_nothing_undetermined_and_unmeasured_is_planned() -> None:
+    """AMD's MXFP4 checkpoint of R1 was ordered for TensorRT-LLM on B200, for $3.1M."""
     check = LaunchCheck(subject, load_knowledge())
+    why = check.obstacle(in_format("deepseek-r1", "mxfp4", "trtllm", "b200", 8), "deepseek-r1")
+    assert why is not None
+    assert "preflight cannot tell whether mxfp4 weights with trtllm on b200_sxm start" in why
+    assert check.obstacle(in_format("deepseek-r1", "nvfp4", "trtllm", "b200", 8), "deepseek-r1") is None
     unruled, ruled = (option(engine, "h100", name="qwen3-32b", tp=2) for engine in ("trtllm", "vllm"))
-    assert check.obstacle(unruled, "qwen3-32b") is None
+    assert check.obstacle(unruled, "qwen3-32b") is not None
     assert check.is_undetermined(unruled, "qwen3-32b")
-    assert not check.is_undetermined(ruled, "qwen3-32b")
+    assert check.obstacle(ruled, "qwen3-32b") is None
 
 
 def test_weights_that_nobody_publishes_and_the_engine_does_not_make_are_an_obstacle() -> None:
@@ -69,10 +79,28 @@ def test_weights_that_nobody_publishes_and_the_engine_does_not_make_are_an_obsta
         return Option(id=f"{name} {engine}", weights="fp8", deployment=converted, measured_engine=engine)
 
     assert check.obstacle(fp8("qwen2.5-32b", "vllm"), "qwen2.5-32b") is None
-    assert check.obstacle(fp8("qwen3-32b", "trtllm"), "qwen3-32b") is None
+    assert check.is_undetermined(fp8("qwen3-32b", "trtllm"), "qwen3-32b")
     assert check.obstacle(fp8("qwen2.5-32b", "trtllm"), "qwen2.5-32b") == (
         "the catalog has no fp8 checkpoint of qwen2.5-32b, and trtllm makes none at load"
     )
+
+
+def test_a_format_that_is_not_planned_is_left_out_with_its_reason() -> None:
+    """Weights [fp8, mxfp4, nvfp4] kept FP8 only, and `left_out` was empty."""
+    on = [(load_accelerator(name), AcceleratorPlan(id=name, tp=(1,))) for name in ("h200", "mi355x")]
+    found = find_candidates(
+        replace(CHAT, weights=("fp8", "mxfp4")),
+        model("llama-3.1-8b"),
+        on,
+        length_by_length(capacities({"h200_sxm": 10.0, "mi355x": 10.0})),
+        engines_of=lambda *_: ("vllm",),
+        obstacle_of=lambda chosen, _: None if chosen.weights == "fp8" else "no such checkpoint",
+    )
+    assert {entry.weights for entry in found.candidates} == {"fp8"}
+    assert {entry.what: entry.why for entry in found.left_out} == {
+        "chat in mxfp4 on h200_sxm": "h200_sxm has no datapath for mxfp4 weights",
+        "chat in mxfp4 on mi355x": "no such checkpoint",
+    }
 
 
 def found_with(obstacle: str | None, *, asked: tuple[str, ...] = ()) -> Choice:

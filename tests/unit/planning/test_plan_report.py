@@ -263,12 +263,12 @@ def test_only_a_simulated_fleet_that_rarely_loses_is_green(result: PlanResult) -
         TWO_PARTS, verify_of=lambda _: (Check(workload="chat", attainment_fraction=1, required_fraction=1),)
     )
     assert isinstance(proven.answer, Answer)
-    surely = replace(proven.answer.verdict, outcome="wins", probability=0.95)
+    surely = replace(proven.answer.verdict, of_fleets="wins", probability=0.95)
     cases = {
         "sure": replace(proven.answer, verdict=surely),
         "likely": replace(result.answer, verdict=surely),
-        "open": replace(proven.answer, verdict=replace(surely, outcome="too close to call")),
-        "alone": replace(proven.answer, verdict=replace(surely, outcome="only choice", others_usd={})),
+        "open": replace(proven.answer, verdict=replace(surely, of_fleets="too close to call")),
+        "alone": replace(proven.answer, verdict=replace(surely, of_fleets="only choice", others_usd={})),
     }
     for level, answer in cases.items():
         assert sureness(answer) == level

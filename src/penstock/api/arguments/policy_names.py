@@ -6,6 +6,8 @@ from penstock.routing.baselines.all_policies import RoutingPolicy, policy_of
 
 def policies_choice(text: str) -> list[RoutingPolicy]:
     """Return the named policies. Raise an error if a policy is named twice."""
+    if not isinstance(text, str):
+        raise UsageError("name policies in one text with commas, such as `penstock,round-robin`")
     names = text.split(",")
     if not all(name.strip() for name in names):
         raise UsageError(f"'{text}' has a comma without a policy; use `penstock,round-robin`, for example")

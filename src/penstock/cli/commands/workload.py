@@ -65,7 +65,7 @@ def describe_command(
     from penstock.report.workload.terminal import render_trace
 
     console = stdout()
-    console.print(render_trace(summary, str(trace), console.width))
+    console.print(render_trace(summary, str(trace), console.width, columns))
 
 
 describe_command.__doc__ = f"{describe_command.__doc__}\n{EXAMPLES}"

@@ -1,6 +1,6 @@
 """Finds the deployments worth considering: those that fit, meet the SLO and are not dominated by another deployment."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
@@ -14,9 +14,16 @@ from penstock.fleet.disaggregated_replica import Disaggregated
 from penstock.model import ModelSpec
 from penstock.performance.prediction.speculation import Speculation
 from penstock.performance.step.step_work import Array
-from penstock.planning.candidates.deployment_options import DraftsOf, WorkloadOnAccelerator, options_of
+from penstock.planning.candidates.deployment_options import (
+    DraftsOf,
+    WorkloadOnAccelerator,
+    emulated_formats,
+    engines_to_consider,
+    options_of,
+    unmeasured_reason,
+)
 from penstock.planning.candidates.disaggregated_units import UnitsOf
-from penstock.planning.candidates.launch_obstacles import ObstacleOf
+from penstock.planning.candidates.launch_obstacles import NotLaunched, ObstacleOf
 from penstock.planning.candidates.replica_capacity import Capacity, CapacityOf, Option, mixed_rate, way_of
 from penstock.planning.in_parallel import in_parallel
 from penstock.planning.spec.plan_types import AcceleratorPlan, WorkloadPlan
@@ -118,15 +125,6 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NotLaunched:
-    """An option that is left out because preflight does not pass its launch, although no candidate dominates it."""
-
-    workload: WorkloadPlan
-    option: Option
-    why: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Choice:
     """Candidates for the optimizer, and the accelerators that were left out, each with the reason."""
 
@@ -166,7 +164,7 @@ def find_candidates(
         measured = engines_of(accelerator.id, None if workload.engines else model)
         engines = engines_to_consider(workload.engines, measured=measured)
         feasible: list[Option] = []
-        reason: str | None = _unmeasured_reason(workload, measured)
+        reason: str | None = unmeasured_reason(workload, measured)
         if engines is not None:
             feasible, reason = options_of(model, placing, engines)
         launch = _Launches(workload, obstacle_of)
@@ -179,6 +177,12 @@ def find_candidates(
         not_launched += launch.worth_knowing(useful)
         if not useful:
             left_out.append(LeftOut(what=f"{workload.name} on {accelerator.id}", why=launch.why or why))
+        else:
+            formats = {**emulated_formats(model, placing), **launch.formats()}
+            left_out += [
+                LeftOut(what=f"{workload.name} in {weights} on {accelerator.id}", why=reason)
+                for weights, reason in formats.items()
+            ]
     return Choice(
         candidates=tuple(kept),
         considered=considered,
@@ -194,15 +198,23 @@ class _Launches:
     workload: WorkloadPlan
     obstacle_of: ObstacleOf
     blocked: list[tuple[NotLaunched, Candidate]] = field(default_factory=list)
+    passed: set[str] = field(default_factory=set)
+    """Weight formats in which some launch passes."""
 
     def passes(self, option: Option, bound: Candidate) -> bool:
         """Return whether the launch passes, or the plan names the engine. `bound` is the option's quick estimate."""
-        if option.measured_engine in self.workload.engines:
-            return True
-        why = self.obstacle_of(option, self.workload.model)
+        named = option.measured_engine in self.workload.engines
+        why = None if named else self.obstacle_of(option, self.workload.model)
         if why is not None:
             self.blocked.append((NotLaunched(workload=self.workload, option=option, why=why), bound))
+        else:
+            self.passed.add(option.weights)
         return why is None
+
+    def formats(self) -> Mapping[str, str]:
+        """Map each weight format that no launch passes to the reason of its fastest option."""
+        found = {entry.option.weights: entry.why for entry, _ in reversed(self._best_first())}
+        return {weights: why for weights, why in found.items() if weights not in self.passed}
 
     def worth_knowing(self, kept: Sequence[Candidate]) -> Iterator[NotLaunched]:
         """Yield the options that no kept candidate dominates."""
@@ -280,21 +292,6 @@ def _whole(
         useful = _simulate_options(workload, hopeful, simulation)
     why = reason or (judged[0].capacities[0].grounds if judged else "no deployment to consider")
     return drop_dominated(_best_engines(workload, useful)), len({option.id for option in feasible}), why
-
-
-def engines_to_consider(asked: Sequence[str], *, measured: Sequence[str]) -> Sequence[str] | None:
-    """Return the measured engines that the plan requests, or all measured engines if the plan requests none.
-
-    Return None if the plan requests only engines that were not measured on the accelerator. If the accelerator has no
-    measurements at all, any requested engine is allowed, and similar accelerators predict its speed.
-    """
-    if not asked or not measured:
-        return asked or measured
-    return [engine for engine in measured if engine in asked] or None
-
-
-def _unmeasured_reason(workload: WorkloadPlan, measured: Sequence[str]) -> str:
-    return f"not measured with {' or '.join(workload.engines)}; measured: {', '.join(measured)}"
 
 
 def _simulate_options(

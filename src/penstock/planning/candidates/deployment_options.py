@@ -80,6 +80,22 @@ def options_of(
     return found, reason
 
 
+def engines_to_consider(asked: Sequence[str], *, measured: Sequence[str]) -> Sequence[str] | None:
+    """Return the measured engines that the plan requests, or all measured engines if the plan requests none.
+
+    Return None if the plan requests only engines that were not measured on the accelerator. If the accelerator has no
+    measurements at all, any requested engine is allowed, and similar accelerators predict its speed.
+    """
+    if not asked or not measured:
+        return asked or measured
+    return [engine for engine in measured if engine in asked] or None
+
+
+def unmeasured_reason(workload: WorkloadPlan, measured: Sequence[str]) -> str:
+    """Return why none of the engines that a workload names is considered."""
+    return f"not measured with {' or '.join(workload.engines)}; measured: {', '.join(measured)}"
+
+
 def emulated_format(placing: WorkloadOnAccelerator, model: ModelSpec, spec: ModelSpec) -> str | None:
     """Return a weight format of the converted model that the accelerator only emulates; None if there is none.
 
@@ -87,6 +103,18 @@ def emulated_format(placing: WorkloadOnAccelerator, model: ModelSpec, spec: Mode
     convert them to a wider format.
     """
     return None if spec is model else next(iter(placing.accelerator.emulated_formats(spec.formats)), None)
+
+
+def emulated_formats(model: ModelSpec, placing: WorkloadOnAccelerator) -> dict[str, str]:
+    """Map each requested weight format that the accelerator only emulates to the reason why it is left out."""
+    found = {
+        weights: emulated_format(placing, model, spec) for weights, spec in weight_formats(placing.workload, model)
+    }
+    return {
+        weights: f"{placing.accelerator.id} has no datapath for {emulated} weights"
+        for weights, emulated in found.items()
+        if emulated is not None
+    }
 
 
 def weight_formats(workload: WorkloadPlan, model: ModelSpec) -> Iterator[tuple[str, ModelSpec]]:

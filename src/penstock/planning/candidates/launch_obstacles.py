@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from penstock.planning.candidates.option_pools import option_pools
 from penstock.planning.candidates.replica_capacity import Option
+from penstock.planning.spec.plan_types import WorkloadPlan
 from penstock.preflight import Preflight, Subject
 from penstock.preflight.pool_check import check_pool, launched_checkpoint
 from penstock.preflight.preflight_result import Readiness
@@ -16,6 +17,15 @@ ObstacleOf = Callable[[Option, str], str | None]
 """Function from an option and its model's name to the reason why preflight does not pass its launch, or None."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class NotLaunched:
+    """An option that is left out because preflight does not pass its launch, although no candidate dominates it."""
+
+    workload: WorkloadPlan
+    option: Option
+    why: str
+
+
 @dataclass(slots=True)
 class LaunchCheck:
     """Runs preflight on the launch of deployment options; each launch is checked once."""
@@ -25,7 +35,7 @@ class LaunchCheck:
     _found: dict[tuple[object, ...], "_Launch"] = field(default_factory=dict)
 
     def obstacle(self, option: Option, model: str) -> str | None:
-        """Return why preflight does not pass the launch of an option; None if the launch passes."""
+        """Return why the launch of an option is not planned; None if preflight passes it."""
         return self._launch(option, model).obstacle
 
     def is_undetermined(self, option: Option, model: str) -> bool:
@@ -39,7 +49,6 @@ class LaunchCheck:
         return self._found[key]
 
     def _check(self, option: Option, model: str) -> "_Launch":
-        undetermined = False
         for pool in option_pools(option, name="pool", model=model, site="site", replicas=1):
             deployment, subject = option.deployment, self.subject_of(model)
             if launched_checkpoint(pool, subject) is None:
@@ -48,8 +57,11 @@ class LaunchCheck:
             answer = check_pool(pool, deployment.accelerator, subject, deployment.model, self.knowledge)
             if not answer.passes:
                 return _Launch(obstacle=_reason(answer))
-            undetermined = undetermined or answer.readiness is Readiness.UNDETERMINED
-        return _Launch(undetermined=undetermined)
+            if answer.readiness is Readiness.UNDETERMINED:
+                where = f"{pool.weights} weights with {pool.engine.name} on {deployment.accelerator.id}"
+                why = f"preflight cannot tell whether {where} start; name the engine to plan it"
+                return _Launch(obstacle=why, undetermined=True)
+        return _Launch()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

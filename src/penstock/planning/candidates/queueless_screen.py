@@ -1,8 +1,8 @@
 """Estimates the capacity of many deployments quickly, before simulation, by the rate of a replica without queueing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, inf
+from math import exp, hypot, inf, log2
 from typing import Final
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from penstock.fleet.deployment import Deployment
 from penstock.performance.calibration.efficiencies import Efficiencies
+from penstock.performance.calibration.error_summary import Logs
 from penstock.performance.memory.budget import DeviceRoom, MemoryFit, batch_limit
 from penstock.performance.memory.running_requests import running_requests
 from penstock.performance.prediction.drafted_load import DraftedCurve, drafted_curve
@@ -24,6 +25,10 @@ from penstock.planning.spec.plan_types import Bucket, WorkloadPlan
 from penstock.workload.slo import Slo
 
 _MOST: Final = 4096
+_PER_DOUBLING: Final = 0.2
+"""P90 of the logarithm of the error for each doubling of requests at once beyond the measured ones.
+
+Assumed: gpt-oss-120b on H200 was predicted at least 1.5 times too fast three doublings beyond its runs."""
 _PER_OCTAVE: Final = 16
 """Number of concurrency levels tried per doubling of concurrency, which gives steps of 4%."""
 
@@ -37,6 +42,18 @@ class CompiledSteps:
     speculation: Speculation | None
     drafted: DraftedCurve | None = None
     """Measured runs with these drafts."""
+    measured_users: float | None = None
+    """Most requests at once with which this setup was measured; None if it was not."""
+
+    def beyond(self, spread: Logs, together: float) -> Logs:
+        """Return P10 and P90 of the error of a step with more requests at once than were measured.
+
+        The error grows with each doubling, and is independent of that of the measured loads.
+        """
+        if self.measured_users is None or together <= self.measured_users:
+            return spread
+        farther = _PER_DOUBLING * log2(together / self.measured_users)
+        return -hypot(min(spread[0], 0.0), farther), hypot(max(spread[1], 0.0), farther)
 
     def _loop(self, together: Array, bucket: Bucket) -> LoopLoad:
         return LoopLoad(
@@ -61,9 +78,10 @@ class CompiledSteps:
         prefill = light[:, prompts] * self.stack.slowdowns[prompts] / token_s
         return token_s, self.stack.unqueued_first_token_s(self.work, loop), prefill
 
-    def rates_around(self, rate: float, bucket: Bucket) -> RateCurve:
-        """Return the curve of a rate over the prediction error of the steps."""
+    def rates_around(self, rate: float, bucket: Bucket, together: float) -> RateCurve:
+        """Return the curve of a rate, with some requests at once, over the prediction error of the steps."""
         spread, drafts = self.stack.at_lengths(bucket.input_tokens, bucket.output_tokens).spread, self.speculation
+        spread = self.beyond(spread, together)
         fast, slow = spread if drafts is None else drafts.widened(spread)
         return RateCurve.through(Range(value=rate, low=rate / exp(slow), high=rate / exp(fast)))
 
@@ -112,7 +130,7 @@ class QueuelessScreen:
         stack, rate = compiled.stack, together / tpot_s / bucket.output_tokens
         drafts = compiled.speculation
         return Capacity(
-            curve=compiled.rates_around(rate, bucket)
+            curve=compiled.rates_around(rate, bucket, together)
             if uncertain
             else RateCurve(errors=(0.0,), requests_per_s=(rate,)),
             tier=stack.tier if drafts is None else drafts.tier_on(stack),
@@ -136,6 +154,12 @@ class QueuelessScreen:
             return None
         best = int(kept[-1])
         return float(together[best]), float(tpot_s[best]), float(prefill[best])
+
+    def spread_of(self, option: Option, mix: Sequence[tuple[Bucket, float]], slo: Slo, spread: Logs) -> Logs:
+        """Return P10 and P90 of the error of a pool's steps, wider beyond the most requests at once ever measured."""
+        loads = [(share, self.highest_load(option, bucket, slo)) for bucket, share in mix]
+        together = sum(share * found[0] for share, found in loads if found is not None)
+        return self.compiled(option).beyond(spread, together)
 
     def most_together(self, option: Option, bucket: Bucket) -> float:
         """Return how many requests of one length a replica holds at once, by its memory and the engine's limit."""
@@ -173,7 +197,14 @@ class QueuelessScreen:
             stack = self._stack(key, work, drafting=speculation is not None)
             curve = drafted_curve(stack, work, engine, self.efficiencies, speculation)
             drafts = speculation if curve is None else curve.at_typical_loads()
-            self._compiled[key] = CompiledSteps(work=work, stack=stack, speculation=drafts, drafted=curve)
+            users = self.efficiencies.evidence.cases.users[self.efficiencies.rows_of(work, engine)]
+            self._compiled[key] = CompiledSteps(
+                work=work,
+                stack=stack,
+                speculation=drafts,
+                drafted=curve,
+                measured_users=float(users.max()) if len(users) else None,
+            )
         return self._compiled[key]
 
     def _stack(self, key: tuple[object, ...], work: ReplicaWork, *, drafting: bool) -> Stack:

@@ -29,13 +29,6 @@ from penstock.planning.optimizer.problem import (
 from penstock.planning.spec.plan_types import AcceleratorPlan, OwnedPlan, SitePlan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import Resolved
 
-MAX_INSTANCE_NODES: Final = 2
-"""Whole nodes' worth of devices up to which a pool is planned in smaller instances. A larger pool is planned in whole
-nodes: clouds limit how many single devices one customer gets, and prices of hundreds of them are not recorded.
-
-A plan that states its instances has no such limit.
-"""
-
 _MAX_KNOWN: Final = 2000
 _KNOWN: Final[dict[tuple[object, ...], tuple[tuple[object, ...], tuple[Offer, ...]]]] = {}
 """Maps the identity of everything that offers depend on to these parts and to the offers."""
@@ -231,7 +224,6 @@ def _instances(
         contracts=tuple(contracts),
         min_replica_devices=smaller + 1,
         max_replica_devices=size,
-        max_units=None if planned.instances_stated else MAX_INSTANCE_NODES * node.devices // size,
     )
 
 

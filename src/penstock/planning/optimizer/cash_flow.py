@@ -41,6 +41,8 @@ class Order:
     quoted: bool
     """Whether the plan states the price; otherwise the price is from the catalog, and no seller has offered it to
     you."""
+    estimated: bool = False
+    """Whether no seller published the price, so that it must be asked for before an order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +167,7 @@ def _orders(mix: Mix, terms: BillingTerms) -> Iterator[Order]:
                 months=None if bought else planned.contracts[number].months,
                 usd=_paid_once(mix, terms, key) if bought else _committed_rent(mix, terms, key),
                 quoted=price is not None and price.given,
+                estimated=price is not None and price.estimated,
             )
 
 

@@ -98,8 +98,6 @@ class Offer:
     price of a device does not depend on the size of its instance."""
     max_replica_devices: int | None = None
     """Largest replica that fits on the offer; None if a replica may span several nodes."""
-    max_units: int | None = None
-    """Largest number of units of a plan; None if unlimited. A larger pool is planned in whole nodes."""
     tiers: tuple[Tier, ...] = ()
     """Price levels; empty if the accelerator cannot be bought."""
     rent_usd: tuple[float, ...] | None = None
@@ -262,7 +260,7 @@ class Problem:
         most = ceil(most / offer.lot_nodes) * offer.lot_nodes
         limit = self.max_nodes.get(offer.accelerator)
         limits = () if limit is None else (int(limit / offer.nodes_per_unit),)
-        return min(most, *limits, most if offer.max_units is None else offer.max_units)
+        return int(min((most, *limits)))
 
     def busy_share(self, pool: "PoolPeriod", name: str) -> float:
         """Return the load of one kind's replicas in a pool, as a share of the load allowed at maximum utilisation."""

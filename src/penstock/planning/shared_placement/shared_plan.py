@@ -192,7 +192,7 @@ def _choice(
     fleet = smallest_fleet(models, hours=SIMULATED_HOURS, seed=asked.seed, eviction="least-harm")
     if isinstance(fleet, NoSharedFleet):
         return _why_none(fleet)
-    sizes = hourly_sizes(prices, quoted=stated.rent is not None) if stated.instances is None else stated.instances
+    sizes = hourly_sizes(prices) if stated.instances is None else stated.instances
     smallest = min([*sizes, accelerator.node.devices])
     instances, spare = ceil(len(fleet.devices) / smallest), asked.constraints.spare_nodes
     rented = (instances + spare) * smallest

@@ -85,7 +85,7 @@ class WorkloadEntry:
     columns: Mapping[str, str] | None = None
     """Column names of the trace by meaning: arrival, input, output, unit. Default: detected."""
     api: ApiPrice | None = None
-    """Price of the same model on an API, to compare the fleet with."""
+    """Price of the same model on an API, to compare the fleet with. Default: the catalog's, if it has one."""
 
     def __post_init__(self) -> None:
         if (self.requests_per_s is None) == (self.users is None) and self.trace is None:
@@ -187,8 +187,9 @@ def default_stack(vendor: str) -> StackPlan:
 
 
 def _stack(vendor: str, stack: StackPlan) -> StackPlan:
-    """Add AMD's default engineers per 1,000 devices, unless the plan states a number of engineers."""
-    if vendor != "amd" or stack.engineers.given or stack.engineers_per_1000_devices.given:
+    """Add AMD's default engineers per 1,000 devices, unless the plan states another number of engineers than none."""
+    floor = stack.engineers
+    if vendor != "amd" or floor.value or floor.uncertain or stack.engineers_per_1000_devices.given:
         return stack
     return replace(stack, engineers_per_1000_devices=usual.AMD_ENGINEERS_BY_SIZE)
 

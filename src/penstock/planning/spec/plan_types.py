@@ -114,7 +114,7 @@ class WorkloadPlan:
     disaggregated: bool = False
     """Whether prefill and decode may run on separate replicas."""
     api: "ApiPrice | None" = None
-    """Price of the same model on an API; None if the plan states none."""
+    """Price of the same model on an API: the plan's, or else a recorded one; None if neither is known."""
 
     @property
     def peak_requests_per_s(self) -> float:
@@ -197,7 +197,7 @@ class AcceleratorPlan:
     instances: tuple[int, ...] | None = None
     """Devices per instance that can be rented besides whole nodes; if None, the sizes of the catalog's SKUs."""
     instances_stated: bool = False
-    """Whether the plan states the sizes of instances; then their number is not limited."""
+    """Whether the plan states the sizes of instances; otherwise they are the catalog's."""
     with_host: bool = False
     """Whether `buy` is the price of a server and includes its host."""
     node_devices: int | None = None
@@ -234,11 +234,12 @@ class StackPlan:
     """Engineers, support and licences that a vendor's software needs."""
 
     engineers: Annotated[Input, input_of_file(usual.ENGINEERS)] = usual.ENGINEERS
-    """Floor: extra engineers that even the smallest fleet with nodes of the vendor needs. Default: 0."""
+    """Floor: extra engineers that even the smallest fleet with nodes of the vendor needs. Default: 0. Another number
+    replaces those by size."""
     engineers_per_1000_devices: Annotated[Input, input_of_file(usual.ENGINEERS_BY_SIZE)] = usual.ENGINEERS_BY_SIZE
     """Extra engineers per 1,000 devices of the vendor, in addition to the floor.
 
-    Default for AMD: 2.5, unless `engineers` is stated.
+    Default for AMD: 2.5, unless `engineers` states another number than 0.
     """
     support_usd_per_device_year: Annotated[Input, input_of_file(usual.SUPPORT_USD)] = usual.SUPPORT_USD
     """Support for owned hardware; rent includes support."""

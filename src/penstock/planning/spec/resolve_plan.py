@@ -8,7 +8,14 @@ from penstock.catalog.accelerator import Accelerator
 from penstock.catalog.price import Price
 from penstock.economics.node_power import DrawUnderLoad, NodePower, node_power
 from penstock.errors import UsageError
-from penstock.planning.spec.catalog_prices import Levels, contract_prices, hourly_price, hourly_sizes, purchase_price
+from penstock.planning.spec.catalog_prices import (
+    Levels,
+    contract_prices,
+    hourly_price,
+    hourly_sizes,
+    purchase_price,
+    with_like_terms,
+)
 from penstock.planning.spec.plan_file import default_stack
 from penstock.planning.spec.plan_types import (
     VENDORS,
@@ -107,7 +114,7 @@ def resolve(
     return Resolved(
         plan=replace(
             plan,
-            accelerators=tuple(kept.values()),
+            accelerators=with_like_terms(tuple(kept.values())) if "contract" in plan.acquire else tuple(kept.values()),
             stacks=stacks,
             sites=_sites(plan, accelerators),
             owned=_resolve_owned(plan, accelerators),
@@ -214,7 +221,7 @@ def _with_prices(
         buy = _over(buy, accelerator.node.devices)
     if buy is None:
         buy, with_host = purchase_price(prices) or (None, False)
-    sizes = hourly_sizes(prices, quoted=listed.rent is not None) if listed.instances is None else listed.instances
+    sizes = hourly_sizes(prices) if listed.instances is None else listed.instances
     stated = tuple(replace(entry, sizes=sizes) for entry in listed.contracts)
     return replace(
         listed,
@@ -226,6 +233,22 @@ def _with_prices(
         rent=(listed.rent or hourly_price(prices, levels)) if "rent" in acquire and not listed.owned_only else None,
         contracts=(stated or contract_prices(prices)) if "contract" in acquire and not listed.owned_only else (),
     )
+
+
+def is_quoted_in_larger_units(planned: AcceleratorPlan) -> bool:
+    """Return whether a price is the user's own, no size is stated, and the catalog knows no single devices of it."""
+    rents = (planned.rent, *(contract.rent for contract in planned.contracts))
+    quoted = any(rent.given for rent in rents if rent is not None)
+    return quoted and not planned.instances_stated and 1 not in (planned.instances or ())
+
+
+def by_the_device(planned: AcceleratorPlan, node_devices: int) -> AcceleratorPlan:
+    """Return the accelerator with every size from a single device on, also on the user's own contracts."""
+    sizes = tuple(size for size in range(1, node_devices + 1) if node_devices % size == 0)
+    contracts = tuple(
+        replace(one, sizes=sizes) if one.rent.given or one.rent.estimated else one for one in planned.contracts
+    )
+    return replace(planned, instances=sizes, contracts=contracts)
 
 
 def _over(node: Input, devices: int) -> Input:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from penstock.planning.candidates.candidate_search import Candidate, NotLaunched, judge_option
+from penstock.planning.candidates.candidate_search import Candidate, judge_option
+from penstock.planning.candidates.launch_obstacles import NotLaunched
 from penstock.planning.candidates.replica_capacity import CapacityOf
 from penstock.planning.optimizer.build_problem import build_problem
 from penstock.planning.optimizer.competing_fleets import Family

@@ -11,6 +11,7 @@ from penstock.planning.optimizer.resize_fleet import one_world
 from penstock.planning.spec.resolve_plan import Resolved
 from penstock.planning.uncertainty.monte_carlo import Confidence, add_fleets_of_drawn_worlds, draw_confidence
 from penstock.planning.uncertainty.next_measurement import NextMeasurement, next_measurement
+from penstock.planning.uncertainty.replanned_flips import Replanning, flips_after_replanning
 from penstock.planning.uncertainty.sensitivity import Flip, Judge, Swing, tornado
 from penstock.planning.uncertainty.settled_flips import settled_flips
 from penstock.planning.uncertainty.solve_again import Sized
@@ -110,7 +111,7 @@ def _without_unused(resolved: Resolved, family: Family) -> Resolved:
 
 
 def quantify_uncertainty(
-    competing: CompetingFleets, sized: Sized, sized_quickly: Sized, progress: StageProgress
+    competing: CompetingFleets, sized: Sized, sized_quickly: Sized, progress: StageProgress, again: Replanning
 ) -> Uncertainty:
     """Draw the inputs, set each input to the ends of its range, and find the values at which another fleet wins.
 
@@ -126,6 +127,7 @@ def quantify_uncertainty(
     swings = tornado(judge, world, knobs)
     _report_step(progress, 3)
     flips, with_solved = settled_flips(judge, world, knobs, sized, sized_quickly)
+    flips = flips_after_replanning(flips, replace(judge, family=with_solved), world, knobs, sized_quickly, again)
     return Uncertainty(
         confidence=confidence,
         swings=swings,

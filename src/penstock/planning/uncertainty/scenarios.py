@@ -1,19 +1,18 @@
 """Prices each rule by solving the plan without that rule, and solves the plan for low and for high demand."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
 
-from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.cheapest_mix import LOOSE, cheapest
 from penstock.planning.optimizer.competing_fleets import NOTHING, Family
 from penstock.planning.optimizer.problem import Mix, Offer, Problem, Restriction
 from penstock.planning.optimizer.resize_fleet import Worlds, one_world, resized_usd
-from penstock.planning.uncertainty.plan_headroom import with_known
+from penstock.planning.spec.resolve_plan import Resolved
+from penstock.planning.spec.sourced_inputs import Input
 from penstock.planning.uncertainty.solve_again import Sized, as_solved, size_solved, solve_again, solve_each
-from penstock.planning.uncertainty.uncertain_inputs import InputWorld, Knob
 
 _SEARCH_NODES: Final = 500
 """Limit on the solver's search tree; a result that is not proven within this limit is reported as a bound."""
@@ -24,6 +23,10 @@ _NO_CHEAPER: Final = 1.01
 
 Such a fleet cannot affect the price of the rule.
 """
+
+
+SPARES: Final = "the spares"
+"""Name of the rule that every pool has spare units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,8 @@ class RulePrice:
     """Accelerators of the cheapest fleet without the rule."""
     proven: bool = True
     """Whether it is proven that no fleet costs over 1% less than `without_usd`; otherwise `usd` is a lower bound."""
+    usual: bool = False
+    """Whether the rule is a default, not a rule that differs from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +136,7 @@ def without_each_rule(problem: Problem) -> Mapping[str, Problem]:
         "the limits on nodes": replace(problem, max_nodes={}),
         "the minimum number of vendors": replace(problem, min_vendors=1),
         "the maximum share of one vendor": replace(problem, max_vendor_share=None),
-        "the spares": replace(problem, spare_nodes=0),
+        SPARES: replace(problem, spare_nodes=0),
         "delivery dates": replace(problem, offers=instantly),
     }
     if problem.min_vendors > 1 and problem.max_vendor_share is not None:
@@ -236,37 +241,41 @@ def _cheapest_known(found: Mix, family: Family, looser: Problem) -> Mix:
     return best
 
 
-def demand_scenarios(
-    family: Family,
-    world: InputWorld,
-    candidates: Sequence[Candidate],
-    knobs: Sequence[Knob],
-    sized: Sized = as_solved,
-) -> tuple[DemandScenario, ...]:
-    """Solve again with all demands and growth rates at their low end, then at their high end; empty without ranges.
+Replanned = Callable[[Resolved], Family | None]
+"""Function that plans changed inputs from their own candidates on; None if no fleet satisfies every rule."""
 
-    In a scenario the demand is known, so its fleet has headroom for uncertain speed only.
+
+def demand_scenarios(family: Family, resolved: Resolved, replanned: Replanned) -> tuple[DemandScenario, ...]:
+    """Plan again with all demands and growth rates at their low end, then at their high end; empty without ranges.
+
+    In a scenario the demand is known: it is the plan of that demand, with headroom for uncertain speed only.
     """
-    moving = [knob for knob in knobs if knob.kind == "demand" and knob.input.uncertain]
-    if not moving:
+    if not any(entry.demand.uncertain or entry.growth_per_year.uncertain for entry in resolved.plan.workloads):
         return ()
-    low, high = world, world
-    for knob in moving:
-        low, high = knob.apply(low, knob.input.low), knob.apply(high, knob.input.high)
-    problems = [with_known(moved, candidates, moving).problem(candidates) for moved in (low, high)]
-    solved = solve_each(family, [(problem, None) for problem in problems], search_nodes=_SEARCH_NODES)
-    less, more = (size_solved(mix, problem, sized) for mix, problem in zip(solved, problems, strict=True))
-    ends: tuple[tuple[Literal["low", "base", "high"], Mix | None], ...] = (
-        ("low", less),
-        ("base", family.winner),
-        ("high", more),
+    found = {end: replanned(_with_known_demand(resolved, end)) for end in ("low", "high")}
+    return (
+        _scenario("low", family, found["low"]),
+        _scenario("base", family, family),
+        _scenario("high", family, found["high"]),
     )
-    return tuple(_scenario(name, family, mix) for name, mix in ends)
 
 
-def _scenario(name: Literal["low", "base", "high"], family: Family, mix: Mix | None) -> DemandScenario:
-    if mix is None:
+def _with_known_demand(resolved: Resolved, end: str) -> Resolved:
+    def known(given: Input) -> Input:
+        value = getattr(given, end)
+        return replace(given, value=value, low=value, high=value)
+
+    workloads = tuple(
+        replace(entry, demand=known(entry.demand), growth_per_year=known(entry.growth_per_year))
+        for entry in resolved.plan.workloads
+    )
+    return replace(resolved, plan=replace(resolved.plan, workloads=workloads))
+
+
+def _scenario(name: Literal["low", "base", "high"], family: Family, found: Family | None) -> DemandScenario:
+    if found is None:
         return DemandScenario(name=name, usd=None, label=NOTHING, accelerators={})
+    mix = found.winner
     proven = name == "base" or mix.gap_fraction <= LOOSE
     return DemandScenario(
         name=name,

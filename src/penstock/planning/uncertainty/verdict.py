@@ -10,7 +10,7 @@ from penstock.planning.uncertainty.monte_carlo import Blame, Confidence, Span
 from penstock.planning.uncertainty.sensitivity import Flip
 from penstock.planning.uncertainty.uncertain_inputs import PRICE_CHANGE
 
-Outcome = Literal["wins", "too close to call", "only choice"]
+Outcome = Literal["an API is cheaper", "wins", "too close to call", "only choice"]
 _HAIR: Final = 0.01
 """Relative difference that is smaller than the precision of any input."""
 _CLEARLY: Final = 0.2
@@ -23,7 +23,8 @@ _RARE: Final = 0.005
 class PlanVerdict:
     """The answer of a plan."""
 
-    outcome: Outcome
+    of_fleets: Outcome
+    """The answer among fleets."""
     winner: str
     others_usd: Mapping[str, float]
     """Maps every other label to the extra cost of its best fleet at the estimated inputs, sorted by extra cost.
@@ -40,12 +41,26 @@ class PlanVerdict:
     """Inputs for which a change of 1% changes the winner, and labels that cost at most 1% more than the winner."""
     measure: tuple[str, ...]
     """Measurements that would settle a close answer, sorted by how informative they are, first the most informative."""
+    api_usd: float | None = None
+    """What the tokens of all workloads cost on APIs, in today's dollars; None if the price of a model is not known."""
+    fleet_usd: float = 0.0
+    """Cost of the winning fleet at the estimated inputs."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """Return the answer among the fleets and APIs."""
+        cheaper = self.api_usd is not None and self.api_usd < self.fleet_usd
+        return "an API is cheaper" if cheaper else self.of_fleets
 
 
 def judge(
-    family: Family, confidence: Confidence, candidates: tuple[Candidate, ...], flips: Sequence[Flip] = ()
+    family: Family,
+    confidence: Confidence,
+    candidates: tuple[Candidate, ...],
+    flips: Sequence[Flip] = (),
+    api_usd: float | None = None,
 ) -> PlanVerdict:
-    """Compare the winner with the best fleet of every other label."""
+    """Compare the winner with the best fleet of every other label, and with APIs."""
     winner = family.label(family.winner)
     more = {label: mix.cost_usd - family.winner.cost_usd for label, mix in family.by_label.items() if label != winner}
     chances = confidence.probability
@@ -54,7 +69,7 @@ def judge(
     rivals = bool(more) or confidence.loss_probability(winner) >= _RARE
     outcome: Outcome = "too close to call" if confidence.too_close(winner) else "wins"
     return PlanVerdict(
-        outcome=outcome if rivals else "only choice",
+        of_fleets=outcome if rivals else "only choice",
         winner=winner,
         others_usd=more,
         probability=chances.get(winner, 0.0),
@@ -66,6 +81,8 @@ def judge(
             *(label for label, usd in more.items() if usd <= _HAIR * family.winner.cost_usd),
         ),
         measure=tuple(_measure(entry, family, candidates) for entry in confidence.blame) if rivals else (),
+        api_usd=api_usd,
+        fleet_usd=family.winner.cost_usd,
     )
 
 

@@ -122,7 +122,10 @@ class Simulator:
             steps: StepSlowdowns = SlowerSteps(runs.run, begin / runs.came, list(runs.trials.values()))
         else:
             steps = _ScaledUnits(self, load, asked, begin)
-        curve = curve_over_errors(steps, self.placed_replica(load).stack.spread)
+        spread = self.placed_replica(load).stack.spread
+        if load.option.disaggregated is None:
+            spread = self.loop.spread_of(load.option, load.mix, load.slo, spread)
+        curve = curve_over_errors(steps, spread)
         sketched = float(curve.at(np.zeros(1))[0])
         return curve.scaled(middle / sketched) if sketched else RateCurve(errors=(0.0,), requests_per_s=(0.0,))
 

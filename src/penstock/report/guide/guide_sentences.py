@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from penstock.guide.guide_result import Binding, Crossing, GuideCell, GuideFleet, GuideResult
+from penstock.guide.guide_result import Binding, Crossing, GuideCell, GuideFleet, GuidePool, GuideResult
 from penstock.report.guide.guide_maps import place_text
 from penstock.report.guide.names import VENDOR_NAMES, short_name, tokens_text
 from penstock.report.guide.where_sentences import places_text
@@ -17,6 +17,7 @@ ONE_ACCELERATOR: Final = (
 SURE: Final = 0.9
 """Share of draws from which on a winner is not marked as close."""
 _MEANING: Final[dict[Binding, str]] = {
+    "instance size": "the other vendor's instances are larger than the load needs, and so are their spares",
     "price": "the other vendor needs no more devices, but costs more",
     "software": "at equal shares of the hardware limit, the other vendor would be cheaper",
 }
@@ -155,6 +156,26 @@ def binding_sentences(result: GuideResult) -> Iterator[str]:
     counts = Counter(cell.binding for cell in result.served if cell.binding is not None)
     for name, count in counts.most_common():
         yield f"{name} ({count}): {_MEANING.get(name, _LIMITED)}"
+
+
+def format_sentence(result: GuideResult) -> str:
+    """State the weight formats that the compared fleets run; empty if no workload has a fleet."""
+    found = sorted({(pool.weights, short_name(pool.accelerator)) for pool in _pools(result)})
+    by_format = {weights: [name for own, name in found if own == weights] for weights, _ in found}
+    texts = [f"{weights} on {', '.join(names)}" for weights, names in by_format.items()]
+    return f"Weights: {'; '.join(texts)}." if texts else ""
+
+
+def acquisition_sentence(result: GuideResult) -> str:
+    """State how the compared fleets are acquired; empty if no workload has a fleet."""
+    words = {"rent": "by the hour", "buy": "bought"}
+    ways = {(short_name(pool.accelerator), pool.acquired) for pool in _pools(result)}
+    found = [(name, words.get(how, f"for {how}")) for name, how in sorted(ways)]
+    return f"Acquired as in a plan: {', '.join(f'{name} {how}' for name, how in found)}." if found else ""
+
+
+def _pools(result: GuideResult) -> Iterator[GuidePool]:
+    yield from (pool for cell in result.served for fleet in cell.fleets for pool in fleet.pools)
 
 
 def one_vendor_sentence(result: GuideResult) -> str:

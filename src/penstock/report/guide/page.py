@@ -14,10 +14,12 @@ from penstock.report.drawing.label_colours import LABEL_COLOURS
 from penstock.report.guide.guide_maps import map_title, maps_of
 from penstock.report.guide.guide_sentences import (
     ONE_ACCELERATOR,
+    acquisition_sentence,
     binding_sentences,
     conclusion,
     crossing_sentence,
     doubt_sentence,
+    format_sentence,
     is_close,
     left_out_groups,
     one_vendor_sentence,
@@ -54,7 +56,16 @@ def guide_html(result: GuideResult) -> str:
         doubts=[
             *where_sentences(result),
             *none_sentences(result),
-            *(sentence for sentence in (one_vendor_sentence(result), doubt_sentence(result, "stripes")) if sentence),
+            *(
+                sentence
+                for sentence in (
+                    format_sentence(result),
+                    acquisition_sentence(result),
+                    one_vendor_sentence(result),
+                    doubt_sentence(result, "stripes"),
+                )
+                if sentence
+            ),
         ],
         vendors=[
             {"name": VENDOR_NAMES.get(vendor, vendor), "colour": LABEL_COLOURS.get(vendor, _OTHER)}

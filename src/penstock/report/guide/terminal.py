@@ -13,10 +13,12 @@ from penstock.guide.guide_result import GuideCell, GuideResult
 from penstock.report.guide.guide_maps import map_title, maps_of
 from penstock.report.guide.guide_sentences import (
     ONE_ACCELERATOR,
+    acquisition_sentence,
     binding_sentences,
     conclusion,
     crossing_sentence,
     doubt_sentence,
+    format_sentence,
     is_close,
     left_out_groups,
     one_vendor_sentence,
@@ -53,7 +55,8 @@ def render_guide(result: GuideResult, next_command: str, width: int) -> Renderab
     pieces += _section("Prices that turn it", list(price_sentences(result, _MAX_LINES)))
     pieces += _section("Near ties within a vendor (=)", list(tie_sentences(result)))
     left_out = (f"Left out: {group}" for group in left_out_groups(result))
-    said = (one_vendor_sentence(result), doubt_sentence(result, "~"), ONE_ACCELERATOR, *left_out)
+    made = (format_sentence(result), acquisition_sentence(result))
+    said = (*made, one_vendor_sentence(result), doubt_sentence(result, "~"), ONE_ACCELERATOR, *left_out)
     pieces += [Text(), *(Text(sentence) for sentence in said if sentence)]
     pieces += [Text(f"Next: {next_command}", style="dim")]
     return Group(*pieces)

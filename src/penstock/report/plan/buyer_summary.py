@@ -15,6 +15,7 @@ from penstock.planning.uncertainty.scenarios import DemandScenario
 from penstock.planning.uncertainty.uncertain_inputs import PRICE_CHANGE
 from penstock.report.plan.acquisition_plan import committed_usd, order_sentences, paid_usd, sold_usd
 from penstock.report.plan.confidence_sentences import enough_sentence, levels_table, share_enough
+from penstock.report.plan.default_sentences import size_sentence
 from penstock.report.plan.demand_sentences import user_sentences
 from penstock.report.plan.engine_sentences import engine_sentences, launch_sentences
 from penstock.report.plan.flips import flips_by_input, plain_flip, within_range
@@ -33,6 +34,7 @@ from penstock.report.plan.scenario_sentences import (
 )
 from penstock.report.plan.sentences import (
     Sureness,
+    api_verdict,
     capital_first,
     label_name,
     likelier,
@@ -78,7 +80,11 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
     flips = [(plain_flip(ends, names), within_range(ends)) for ends in found]
     blame = answer.confidence.blame if level == "open" else ()
     owned = () if answer.owned is None else owned_sentences(answer.owned, names)
-    rules = [f"{capital_first(rule.rule)}: {rule_usd(rule)}." for rule in answer.rules if rule.usd > 0]
+    rules = [
+        f"{capital_first(rule.rule)}{' (a default)' if rule.usual else ''}: {rule_usd(rule)}."
+        for rule in answer.rules
+        if rule.usd > 0
+    ]
     return {
         "level": level,
         "tag": _TAGS[level],
@@ -86,19 +92,21 @@ def summary(result: PlanResult, answer: Answer) -> dict[str, object]:
         if level == "unmet"
         else f"enough in {share_enough(answer.winner.mix, answer.confidence)} of cases",
         "levels": levels_table(answer),
-        "answer": order_sentences(result, answer),
+        "answer": [text for text in (api_verdict(answer), *order_sentences(result, answer)) if text],
         "how_sure": _how_sure(result, answer),
         "changes": [text for text, _ in flips[:_CHANGES_SHOWN]],
         "saving": saving_sentence(answer),
         "notes": [note for note in notes if note],
-        "warnings": [text for text in (people_sentence(answer), *launch_sentences(answer)) if text],
+        "warnings": [
+            text for text in (size_sentence(answer), people_sentence(answer), *launch_sentences(answer)) if text
+        ],
         "to_settle": [_to_settle(entry, names) for entry in blame[:_MEASURES_SHOWN]],
         "tiles": _tiles(answer),
         "payments": figure("Payments over time.", cash_note(answer), cash_bars(answer.winner.cash)),
         **_options(result, answer),
         "owned": [f"{capital_first(sentence)}." for sentence in owned],
         "rules": rules if answer.rules else None,
-        "cost_ranges": None if verdict.outcome == "only choice" else _cost_ranges(answer, names),
+        "cost_ranges": None if verdict.of_fleets == "only choice" else _cost_ranges(answer, names),
         "has_rivals": bool(verdict.others_usd),
         "flips": flips,
         "scenarios": [_scenario(entry, names) for entry in answer.scenarios],
@@ -262,7 +270,7 @@ def _options(result: PlanResult, answer: Answer) -> dict[str, object]:
     for name, bill in rows:
         more = bill.cost.total_usd - best
         label = answer.family.label(bill.mix)
-        rivals = answer.verdict.outcome != "only choice"
+        rivals = answer.verdict.of_fleets != "only choice"
         best_of_kind = rivals and (bill is answer.by_label.get(label) or bill is answer.winner)
         chance = f"{answer.confidence.probability.get(label, 0.0):.0%}" if best_of_kind else "-"
         lines.append(

@@ -26,7 +26,8 @@ def _order_sentence(order: Order) -> str:
     """Describe an order or contract, with its deadline."""
     unit = "node" if order.months is None else "instance"
     what = f"{count_text(order.nodes, f'{order.accelerator} {unit}')} ({count_text(order.devices, 'device')})"
-    price = "" if order.quoted else ", at the catalog price"
+    known = "an estimated price: ask for a quote first" if order.estimated else "the catalog price"
+    price = "" if order.quoted else f", at {known}"
     if order.months is not None:
         return f"{what} for {count_text(order.months, 'month')} from {order.on}: {usd(order.usd)} committed{price}"
     by = f", order by {order.by}" if order.by is not None else ""

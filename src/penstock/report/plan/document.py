@@ -14,7 +14,8 @@ from penstock.planning.candidates.replica_capacity import RateCurve
 from penstock.planning.optimizer.cash_flow import Order, Paid
 from penstock.planning.optimizer.fleet_bill import FleetCost
 from penstock.planning.optimizer.problem import PoolPeriod
-from penstock.planning.plan_result import NoFleet, PlanResult, SharingSaving, UncheckedLaunch
+from penstock.planning.plan_defaults import PlanDefault, plan_defaults
+from penstock.planning.plan_result import NoFleet, PlanResult, SharingSaving, SingleDevices, UncheckedLaunch
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Confirmer, LeftOut
 from penstock.planning.uncertainty.api_break_even import ApiBreakEven
@@ -178,6 +179,8 @@ class VerdictDocument(TypedDict):
     """The verdict: winner, margin and probability."""
 
     outcome: Outcome
+    of_fleets: Outcome
+    api_usd: float | None
     winner: str
     others_usd: dict[str, float]
     probability: float
@@ -246,6 +249,7 @@ class FleetDocument(TypedDict):
     round_robin: PlainRouter | None
     saving: NodeSaving | None
     api_break_even: ApiBreakEven | None
+    single_devices: SingleDevices | None
 
 
 class NoFleetDocument(TypedDict):
@@ -275,6 +279,7 @@ class PlanDocument(TypedDict):
     unpriced: Annotated[list[str], at("resolved.unpriced")]
     unmeasured: Annotated[list[str], at("resolved.unmeasured")]
     assumptions: list[AssumptionDocument]
+    defaults: Annotated[list[PlanDefault], at(lambda result: plan_defaults(result.resolved))]
     claims: list[ClaimDocument]
     sharing: SharingSaving | None
     answer: Annotated[FleetDocument | NoFleetDocument, at(_answer)]

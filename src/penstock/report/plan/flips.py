@@ -36,7 +36,7 @@ def flip_sentence(*ends: Flip) -> str:
     If there are two such values, state that the answer holds between them.
     """
     flip, last = ends[0], ends[-1]
-    inside = ("; within its range" if within_range(ends) else "") + _not_solved(ends)
+    inside = _range_remark(ends) + _not_solved(ends)
     assumed = f"(assumed {_figure(flip.current, flip)}{inside})"
     if flip is last:
         it = "it" if flip.kind in _PEOPLE and flip.instead == flip.subject else None
@@ -46,6 +46,13 @@ def flip_sentence(*ends: Flip) -> str:
     winner, only = capital(label_name(flip.winner)), "" if any(end.returns for end in ends) else "only "
     instead = _instead(*(cheaper_then(end, {}) for end in ends))
     return f"{winner} is cheapest {only}{_between(flip, last)} {assumed}; {instead}{_again(ends)}"
+
+
+def _range_remark(ends: Sequence[Flip]) -> str:
+    """Say whether a flip lies within the range of its input; an input without a range has no remark."""
+    if within_range(ends):
+        return "; within its range"
+    return "; outside its range" if ends[0].uncertainty_fraction else ""
 
 
 def _again(ends: Sequence[Flip]) -> str:
@@ -124,6 +131,7 @@ def plain_flip(ends: Sequence[Flip], names: Mapping[str, str]) -> str:
 def _note(now: str, ends: Sequence[Flip]) -> str:
     """State the planned value in brackets, unless the flip is a multiple of it, and whether the flip is approximate."""
     notes = [] if ends[0].unit == _MULTIPLE else [f"planned: {now}"]
+    notes += [] if within_range(ends) or not ends[0].uncertainty_fraction else ["outside its range"]
     notes += [] if all(flip.solved for flip in ends) else ["approximate"]
     return f" ({'; '.join(notes)})" if notes else ""
 

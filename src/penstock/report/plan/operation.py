@@ -42,7 +42,7 @@ _FLIPS_SHOWN = 10
 def operation(result: PlanResult, answer: Answer, launches: Sequence[PoolLaunch]) -> dict[str, object]:
     """Collect the values for the part of the report that operators read."""
     bill, confidence = answer.winner, answer.confidence
-    alone = answer.verdict.outcome == "only choice"
+    alone = answer.verdict.of_fleets == "only choice"
     flips = [(flip_sentence(*ends), within_range(ends)) for ends in flips_by_input(answer.flips)[:_FLIPS_SHOWN]]
     return {
         "question": question(result),

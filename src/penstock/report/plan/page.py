@@ -10,6 +10,7 @@ from penstock.planning.plan_result import Answer, NoFleet, PlanResult
 from penstock.planning.pool_launches import PoolLaunch
 from penstock.report.drawing.html_template import as_html, render_template, template_text
 from penstock.report.plan.buyer_summary import summary
+from penstock.report.plan.default_sentences import default_sentence
 from penstock.report.plan.demand_sentences import plain_demand
 from penstock.report.plan.html_tables import assumptions_tables, claim_table, left_out_table
 from penstock.report.plan.operation import operation
@@ -78,6 +79,7 @@ def _assumptions(result: PlanResult) -> dict[str, object]:
     return {
         "claims": [(check.claim.title, check.verdicts, claim_table(check)) for check in result.claims],
         "assumptions": list(assumptions_tables(result.assumptions)),
+        "defaults": f"{default_sentence(result.resolved)}.",
         "left_out": left_out_table(result.left_out) if result.left_out else None,
         "method": METHOD,
         "caveats": (result.capacity_note, *CAVEATS),

@@ -38,7 +38,7 @@ def _sellers(price: Input) -> str:
     if price.given:
         return "your price"
     if price.seller_class is None:
-        return "assumed"
+        return "estimated from the discounts of other accelerators" if price.estimated else "assumed"
     return ("estimated from " if price.estimated else "") + count_text(price.sellers, price.seller_class)
 
 

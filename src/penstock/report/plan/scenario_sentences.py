@@ -56,10 +56,11 @@ def saving_sentence(answer: Answer) -> str:
 
 
 def api_sentences(result: PlanResult, answer: Answer) -> Iterator[str]:
-    """Compare the cost of each workload with an API, at the price that the plan states."""
+    """Compare the cost of each workload with an API, at the plan's or the catalog's price."""
     for workload, cost in zip(result.plan.workloads, answer.winner.cost.workloads, strict=True):
         api = workload.api
         if api is None:
+            yield f"{workload.name}: no API price of {workload.model} is recorded; state `api:` to compare."
             continue
         tokens = api.tokens_usd(cost.input_tokens, cost.output_tokens)
         priced = f"${api.input_usd_per_mtok:,g} in and ${api.output_usd_per_mtok:,g} out per million tokens"
@@ -105,8 +106,6 @@ def small_fleet(result: PlanResult, answer: Answer) -> str:
     if not most or most > _SMALL_DEVICES or needed > most / 2:
         return ""
     idle = f"The load needs {needed} of these {most} devices; the others are spares or unused devices."
-    if all(workload.api is None for workload in result.plan.workloads):
-        idle += " State `api:` prices of the workload to compare the fleet with an API."
     smaller = any(offer.unit != NODE and offer.kept is None for offer in problem.offers)
     return idle if smaller else f"{idle} Ask also for instances with fewer devices; state them under `instances:`."
 

@@ -68,7 +68,17 @@ def capital_first(text: str) -> str:
 
 def headline(answer: Answer) -> str:
     """State the winner, its margin and its probability, and whether the number of engineers decides the comparison."""
-    return " ".join(filter(None, (_verdict(answer), people_sentence(answer))))
+    return " ".join(filter(None, (api_verdict(answer), _verdict(answer), people_sentence(answer))))
+
+
+def api_verdict(answer: Answer) -> str:
+    """Say that APIs cost less than the fleet; otherwise return no text."""
+    verdict = answer.verdict
+    if verdict.outcome != "an API is cheaper" or verdict.api_usd is None:
+        return ""
+    fleet_usd = answer.winner.cost.total_usd
+    times = f"{fleet_usd / verdict.api_usd:,.1f} times as much" if verdict.api_usd else "more"
+    return f"An API is cheaper: these tokens cost {usd(verdict.api_usd)} there, and {times} on a fleet. Among fleets:"
 
 
 def people_sentence(answer: Answer) -> str:
@@ -91,7 +101,7 @@ def _verdict(answer: Answer) -> str:
     verdict = answer.verdict
     winner = label_name(verdict.winner)
     cost = f"{usd(answer.winner.cost.total_usd)} all in{drawn_cost(answer)}"
-    if verdict.outcome == "only choice":
+    if verdict.of_fleets == "only choice":
         unserved = _unserved_in(answer)
         return f"{capital(winner)} is the only choice: {cost}" + (f"; {unserved}." if unserved else ".")
     more = [f"{label_name(label)} {usd(more)} more" for label, more in list(verdict.others_usd.items())[:3]]
@@ -100,7 +110,7 @@ def _verdict(answer: Answer) -> str:
         word = "Probably" if verdict.likeliest_probability > _HALF else "Likelier"
         first = f"{word} {label_name(verdict.likeliest)}: {_cheapest_in(answer)}"
         return f"{first}. With every input at its estimate {winner} is cheapest: {cost}; {others}."
-    if verdict.outcome == "too close to call":
+    if verdict.of_fleets == "too close to call":
         return f"Too close to call: {winner} at {cost}, {others}; {winner} is {_cheapest_in(answer)}."
     return f"{capital(winner)} wins: {cost}; {others}; {_cheapest_in(answer)}."
 
@@ -133,7 +143,7 @@ def _cheapest_in(answer: Answer) -> str:
     verdict, confidence = answer.verdict, answer.confidence
     first = f"cheapest in {verdict.likeliest_probability:.0%} of {confidence.draws:,} draws"
     unserved = _unserved_in(answer)
-    if verdict.outcome != "too close to call":
+    if verdict.of_fleets != "too close to call":
         return ", ".join([first, *([unserved] if unserved else [])])
     rest = sorted(confidence.probability.items(), key=lambda entry: -entry[1])
     said = [
@@ -177,9 +187,10 @@ def sureness(answer: Answer) -> Sureness:
     verdict = answer.verdict
     if answer.verified and not answer.verified[0].met:
         return "unmet"
-    if verdict.outcome == "too close to call" or (answer.regret_usd or 0.0) > 1:
+    sizes_decide = answer.single_devices is not None and answer.single_devices.winner != verdict.winner
+    if verdict.of_fleets == "too close to call" or sizes_decide or (answer.regret_usd or 0.0) > 1:
         return "open"
-    if verdict.outcome == "only choice":
+    if verdict.of_fleets == "only choice":
         return "alone"
     return "sure" if answer.verified and verdict.probability >= _SURE else "likely"
 

@@ -16,6 +16,7 @@ from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.plan.acquisition_plan import order_sentences
 from penstock.report.plan.cash_sentences import money_with_site, with_site
 from penstock.report.plan.confidence_sentences import enough_sentence
+from penstock.report.plan.default_sentences import default_sentence, size_sentence
 from penstock.report.plan.demand_sentences import question, user_sentences
 from penstock.report.plan.engine_sentences import engine_sentences, launch_sentences
 from penstock.report.plan.flips import flip_sentence, flips_by_input, within_range
@@ -93,7 +94,10 @@ def render_plan(result: PlanResult, width: int) -> RenderableType:
 def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[RenderableType]:
     yield Text(" ".join(order_sentences(result, answer)), style="bold")
     yield Text(headline(answer), style=_STYLES[sureness(answer)])
-    if answer.verdict.outcome == "too close to call":
+    yield from (_indent(f"API: {sentence}") for sentence in api_sentences(result, answer))
+    if size := size_sentence(answer):
+        yield _indent(size, "yellow")
+    if answer.verdict.of_fleets == "too close to call":
         yield from (_indent(f"To settle it: {what}") for what in answer.verdict.measure[:2])
     if near := near_sentence(answer):
         yield _indent(near, "yellow")
@@ -105,6 +109,7 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
     yield from (_indent(sentence, "yellow") for sentence in missing_sentences(answer))
     yield from (_indent(sentence, "dim") for sentence in price_sentences(result, answer))
     yield from (_indent(sentence, "dim") for sentence in engine_sentences(result, answer))
+    yield _indent(f"Defaults, to be stated if they are wrong: {default_sentence(result.resolved)}.", "dim")
     yield Text()
     yield _fleet(answer.winner.mix, result)
     yield from (
@@ -119,7 +124,6 @@ def _answer(result: PlanResult, answer: Answer, width: int) -> Iterator[Renderab
         yield Text(f"note   {hint}", style="yellow")
     if saving := saving_sentence(answer):
         yield Text(f"less   {saving}")
-    yield from (Text(f"API    {sentence}") for sentence in api_sentences(result, answer))
     if answer.owned is not None:
         yield from (Text(f"owned  {sentence}") for sentence in owned_sentences(answer.owned))
     yield Text()
@@ -238,7 +242,7 @@ def _changes(answer: Answer) -> RenderableType:
     lines: list[RenderableType] = [Text("What would change the answer", style="bold")]
     lines += [_indent(flip_sentence(*ends), "yellow" if within_range(ends) else "") for ends in found]
     if not found:
-        alone = answer.verdict.outcome != "only choice" and not answer.verdict.others_usd
+        alone = answer.verdict.of_fleets != "only choice" and not answer.verdict.others_usd
         nothing = "no other fleet meets demand, so no single input changes the answer"
         lines.append(_indent(nothing if alone else "no single input, varied from 0.1 to 10 times its value"))
     if answer.verdict.others_usd:
@@ -252,9 +256,10 @@ def _indent(text: str, style: str = "") -> Padding:
 
 def _rules(answer: Answer) -> Iterator[Text]:
     """State the cost of each rule, and the cost of the fleet at both ends of the demand range."""
-    prices = [f"{rule.rule} {rule_usd(rule)}" for rule in answer.rules]
-    if prices:
-        yield Text(f"Cost of your rules: {', '.join(prices)}")
+    for whose, usual in (("your rules", False), ("the defaults", True)):
+        prices = [f"{rule.rule} {rule_usd(rule)}" for rule in answer.rules if rule.usual is usual]
+        if prices:
+            yield Text(f"Cost of {whose}: {', '.join(prices)}")
     if answer.scenarios:
         yield Text("If demand is " + "; ".join(scenario_sentence(scenario) for scenario in answer.scenarios))
 

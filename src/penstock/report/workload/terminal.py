@@ -24,8 +24,8 @@ Arrivals whose coefficient of variation is within this range count as Poisson.
 _EXAMPLE: Final = "penstock simulate llama-3.1-8b --on mi300x:1,h100:1"
 
 
-def render_trace(summary: TraceSummary, path: str, width: int) -> RenderableType:
-    """Draw the whole answer."""
+def render_trace(summary: TraceSummary, path: str, width: int, columns: str | None = None) -> RenderableType:
+    """Draw the whole answer; `columns` are the stated names of the trace's columns."""
     room = min(width, _WIDEST)
     requests = summary.requests
     grid = _label_grid()
@@ -45,7 +45,7 @@ def render_trace(summary: TraceSummary, path: str, width: int) -> RenderableType
         Text(),
         _pictures(summary, room),
         Text(),
-        _use(requests, path, room),
+        _use(requests, path, columns, room),
     )
 
 
@@ -172,8 +172,8 @@ def _fit(fit: LogNormalFit) -> Text:
     return text.append(f"; {fit}", style="dim")
 
 
-def _use(requests: WorkloadSummary, path: str, room: int) -> Text:
-    trace = f"--trace {shlex.quote(path)}"
+def _use(requests: WorkloadSummary, path: str, columns: str | None, room: int) -> Text:
+    trace = f"--trace {shlex.quote(path)}" + (f" --columns {shlex.quote(columns)}" if columns else "")
     text = Text.assemble(("Use it", "bold"))
     text.append("\nas recorded:", style="dim")
     text.append(_shell(f"{trace} --slo ttft=1s,tpot=50ms", room))
@@ -183,7 +183,10 @@ def _use(requests: WorkloadSummary, path: str, room: int) -> Text:
     text.append("\nits requests at twice the rate, with the same burstiness:", style="dim")
     text.append(_shell(f"{trace} --arrivals {suggested_arrivals(requests.gap_cv)} {faster}", room))
     text.append("\nin a plan, instead of `lengths:` (penstock plan --init > plan.yaml):", style="dim")
-    return text.append(f"\n  trace: {path}")
+    named = (
+        "" if not columns else f"\n  columns: {{{', '.join(part.replace('=', ': ') for part in columns.split(','))}}}"
+    )
+    return text.append(f"\n  trace: {path}{named}")
 
 
 def _shell(options: str, room: int) -> str:
