@@ -21,7 +21,7 @@ from penstock.gateway.envoy.envoy_config import EnvoySettings
 from penstock.gateway.envoy.health_routes import READY_FILE
 from penstock.gateway.envoy_admin import ask_admin, envoy_ready, stats
 from penstock.gateway.inside_envoy.ended_ring import EndedRing
-from penstock.gateway.inside_envoy.module_table import shared_tables, write_module_table
+from penstock.gateway.inside_envoy.module_table import reserve_tables, shared_tables, write_module_table
 from penstock.gateway.servers.picker_process import draining_file, run_picker
 from penstock.gateway.state.access_rules import access_of
 from penstock.gateway.state.addresses import split_address
@@ -38,6 +38,10 @@ _END_S: Final = 5.0
 """Seconds that a process may run after SIGTERM before it is killed."""
 _MISSING_TURNS: Final = 10
 _FLUSH_MS: Final = "10"
+_ASK_S: Final = 0.2
+"""Seconds that Envoy's main thread may take for an answer."""
+_ENVOY_SILENT_S: Final = 10.0
+"""Seconds without an answer of Envoy's main thread after which Envoy is killed and restarted."""
 _BACK_OFF_S: Final = (0.0, 0.2, 1.0, 5.0)
 STABLE_UPTIME_S: Final = 10.0
 """Uptime in seconds. A process that ends after more than this uptime is restarted without back-off."""
@@ -65,6 +69,7 @@ class Supervisor:
         self._missing_turns = 0
         self._heartbeat = 0, 0.0
         """Time stamp of the scraper's last heartbeat, and when it was seen."""
+        self._asked_envoy_s = self._envoy_silence_s = 0.0
         self._access_files: tuple[Path, ...] = ()
         """Files with keys that the access file refers to."""
         self._pipes: list[int] = []
@@ -107,6 +112,7 @@ class Supervisor:
         (settings.folder / "xds").mkdir(parents=True, exist_ok=True)
         settings.folder.chmod(0o700)
         access = access_of(settings.access_file)
+        self.fleet = self.fleet.with_access(access)
         self._access_files = access.files if access is not None else ()
         self._loaded_stamps = self._last_stamps = self._files()
         for stale in (settings.folder / READY_FILE, draining_file(settings.folder)):
@@ -160,7 +166,8 @@ class Supervisor:
         self._await(lambda: settings.metrics is None or _accepts_connections(settings.metrics), "scraper")
         if settings.only_pick is not None:
             return
-        self.children["envoy"] = Child("envoy", self._envoy())
+        envoy = Child("envoy", self._envoy(), heartbeat_s=self._envoy_heartbeat_s, silent_s=_ENVOY_SILENT_S)
+        self.children["envoy"] = envoy
         self.children["envoy"].start()
         self._await(lambda: envoy_ready(settings.admin), "envoy")
 
@@ -175,8 +182,7 @@ class Supervisor:
         return command if threads is None else [*command, "--concurrency", str(threads)]
 
     def _write_module_table(self, fleet: RoutedFleet, before: RoutedFleet | None) -> None:
-        settings = self._settings
-        every = settings.receipt_every if settings.receipts is not None else 0
+        settings, every = self._settings, self._settings.sample_every
         write_module_table(settings.folder, fleet, settings.pickers, settings.min_silence_s, before, sample_every=every)
 
     def _await(self, is_up: Callable[[], bool], name: str) -> None:
@@ -198,6 +204,18 @@ class Supervisor:
         if beat != self._heartbeat[0]:
             self._heartbeat = beat, time.monotonic()
         return self._heartbeat[1]
+
+    def _envoy_heartbeat_s(self) -> float:
+        """Ask Envoy's main thread once a second whether it answers, and return when it last did.
+
+        Silence is counted by questions, so that time in which this process did not run is none of Envoy's.
+        """
+        now_s = time.monotonic()
+        if now_s - self._asked_envoy_s >= 1.0:
+            self._asked_envoy_s = now_s
+            answers = ask_admin(self._settings.admin, "GET", "/ready", _ASK_S) is not None
+            self._envoy_silence_s = 0.0 if answers else self._envoy_silence_s + 1.0
+        return now_s - self._envoy_silence_s
 
     def _check_children(self) -> None:
         """Restart processes that ended, and kill processes that hang. Reload the fleet if a watched file changed."""
@@ -262,10 +280,14 @@ class Supervisor:
         If a file cannot be read, or Envoy rejects the new configuration, the old fleet stays in use.
         """
         try:
-            fleet, access = self._load(self._generation + 1), access_of(self._settings.access_file)
+            access = access_of(self._settings.access_file)
+            fleet = self._load(self._generation + 1).with_access(access)
             files = envoy_files(fleet, self._settings, access)
             # Validate without certificates. Envoy keeps the last valid one, and an invalid one must not block a reload.
             self._validate({name: content for name, content in files.items() if name != CERTIFICATES})
+            if self._settings.inside:
+                settings = self._settings
+                reserve_tables(settings.folder, fleet, settings.pickers, sample_every=settings.sample_every)
             write_files(self._settings.folder, fleet, files)
             if self._settings.inside:
                 self._write_module_table(fleet, self.fleet)

@@ -9,15 +9,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from penstock.gateway.state.shared_tables import shared_array
+from penstock.gateway.state.shared_tables import memory_fence, shared_array
 from penstock.routing.records import Records
 
 RING_RECORDS: Final = 2048
-STREAMED, GENERATES, FAILED, MOVED, REFUSED, LEFT = (1 << bit for bit in range(6))
+STREAMED, GENERATES, FAILED, MOVED, REFUSED, LEFT, OWN_LIMITS = (1 << bit for bit in range(7))
 """Bits of `flags`.
 
-In this order: the client asked for a stream; the path generates tokens; the response was 5xx or broke off; another
-endpoint than the first choice served it; the module answered itself; the client left before the end.
+In this order: the client asked for a stream; the path generates tokens; the response was 5xx, a refusal or broke off;
+another endpoint than the first choice served it; the module answered itself; the client left before the end;
+the client asked for tighter limits than its class has.
 """
 
 
@@ -110,6 +111,8 @@ class EndedRing:
         for head, records in zip(self._heads, self._records, strict=True):
             posted, taken = int(head["posted"]), int(head["taken"])
             if posted > taken:
+                memory_fence()  # records are written before `posted`, and may be overwritten after `taken`
                 found.append(records[np.arange(taken, posted) % RING_RECORDS])
+                memory_fence()
                 head["taken"] = posted
         return np.concatenate(found) if found else np.zeros(0, _READ)

@@ -9,6 +9,7 @@
 #include "body_scan.h"
 #include "shared_state.h"
 #include "held_requests.h"
+#include "kept_bytes.h"
 #include "read_headers.h"
 #include "table_files.h"
 
@@ -24,6 +25,7 @@ FUNCTIONS(DECLARE)
 static struct {
   char folder[512], reserved[512]; /* headers that clients may not set, each ended by a comma */
   int workers;
+  long long most_bytes; /* of a body */
   const _Atomic int64_t *generation; /* of the newest fleet, which Python writes */
   _Atomic(table *) current;
   table *retired[RETIRED];
@@ -34,7 +36,9 @@ static struct {
   _Atomic uint8_t *places;
   int32_t ids;
   penstock_place known[MAX_IDS];
+  _Atomic bool doubted[MAX_IDS]; /* its last answer was a 400 or 422, so peers are asked too */
   int32_t index_of[MAX_IDS]; /* index of an id in the current table; -1: not in this fleet */
+  int64_t refused; /* generation of a table that could not be adopted; 0: none */
   atomic_flag writing;
   _Atomic int waiting; /* events that are posted and not applied */
   _Atomic double kept_s, due_s;
@@ -42,7 +46,7 @@ static struct {
   bool opened;
 } module;
 
-enum { SEEN_STREAMED = 1, SEEN_GENERATES = 2, SEEN_FAILED = 4, SEEN_MOVED = 8, SEEN_REFUSED = 16, SEEN_LEFT = 32 };
+enum { SEEN_STREAMED = 1, SEEN_GENERATES = 2, SEEN_FAILED = 4, SEEN_MOVED = 8, SEEN_REFUSED = 16, SEEN_LEFT = 32, SEEN_OWN = 64 };
 
 /* Envoy's response flags: timeout, reset, connect failure, termination, idle stream, protocol error; and of the client:
  * connection closed, HTTP/2 stream reset. */
@@ -56,6 +60,8 @@ enum { GOES_ON, IS_ANSWERED, IS_HELD }; /* what was decided about a request */
 typedef struct request {
   body_scan scan;
   asked asked;
+  kept_bytes kept;
+  double promised_ttft_s, promised_tpot_s; /* by which the class is judged: never less than its own limits */
   worker *w;
   int64_t ids[MAX_CHOSEN], cached[MAX_CHOSEN];
   int chosen, place, status, served_by; /* index of the endpoint that answered, in `ids`; -1: none of them */
@@ -239,16 +245,24 @@ static void apply_due(table *t, double now_s) {
   }
 }
 
+/* Goes on with the fleet that is there, and does not try the same table again. */
+static void refuse_table(table *next, int64_t generation) {
+  warn(next ? "the fleet is not adopted: too many addresses of endpoints since the start; restart the gateway"
+            : "the fleet is not adopted: its table cannot be read; restart the gateway", "");
+  if (next) close_table(next);
+  module.refused = generation;
+}
+
 static void keep_current(double now_s) {
   if (now_s - module.kept_s < 0.002 || !take_flag()) return;
   module.kept_s = now_s;
   apply_posted();
   table *t = atomic_load(&module.current);
   int64_t wanted = atomic_load_explicit(module.generation, memory_order_acquire);
-  if (t->header->generation != wanted) {
+  if (t->header->generation != wanted && module.refused != wanted) {
     table *next = open_table(module.folder, module.workers, wanted);
     if (next && install_table(next, now_s)) t = next;
-    else if (next) close_table(next);
+    else refuse_table(next, wanted);
   }
   for (int64_t i = 0; i < t->header->endpoints; i++) apply_report(t, i, now_s);
   penstock_suspect_table suspects = suspects_of(t);
@@ -363,6 +377,12 @@ static const penstock_route_class *class_of(const table *t, int64_t bit, double 
   return best;
 }
 
+static bool may_weigh_more(const table *t, const asked *a) {
+  for (int64_t i = 0; i < t->header->criticals; i++)
+    if (t->critical[i].length == (int64_t)a->tenant_length && !memcmp(t->critical[i].text, a->tenant, a->tenant_length)) return true;
+  return t->header->criticals < 0;
+}
+
 /* Writes the request's record, and counts its arrival. Returns the seconds for which it may be held. */
 static double describe(request *r, table *t, const penstock_name *name, double now_s) {
   worker *w = r->w;
@@ -374,10 +394,13 @@ static double describe(request *r, table *t, const penstock_name *name, double n
   if (limit && expected > limit) expected = limit;
   const penstock_route_class *c = class_of(t, name->bit, (double)tokens, (double)expected);
   *q = (penstock_request){.now_s = now_s, .model = name->bit, .input_tokens = tokens,
-      .expected_output_tokens = expected, .output_limit_tokens = limit, .weight = a->weight, .number = number,
+      .expected_output_tokens = expected, .output_limit_tokens = limit, .weight = may_weigh_more(t, a) ? a->weight : 1.0, .number = number,
       .turn = (number * INT64_C(2654435761) + w->index) & 0x7FFFFFFF, .slo_class = c ? c - t->classes : 0};
-  q->ttft_s = a->ttft_s > 0.0 ? a->ttft_s : c ? c->ttft_s : INFINITY;
-  q->tpot_s = a->tpot_s > 0.0 ? a->tpot_s : c ? c->tpot_s : INFINITY;
+  double ttft_s = c ? c->ttft_s : INFINITY, tpot_s = c ? c->tpot_s : INFINITY;
+  q->ttft_s = a->ttft_s > 0.0 ? fmax(a->ttft_s, c ? c->least_ttft_s : 0.0) : ttft_s;
+  q->tpot_s = a->tpot_s > 0.0 ? fmax(a->tpot_s, c ? c->least_tpot_s : 0.0) : tpot_s;
+  r->promised_ttft_s = fmax(q->ttft_s, ttft_s), r->promised_tpot_s = fmax(q->tpot_s, tpot_s);
+  if (q->ttft_s < ttft_s || q->tpot_s < tpot_s) r->seen.flags |= SEEN_OWN;
   q->e2e_s = c ? c->e2e_s : INFINITY;
   q->waited_s = r->held.scheduler ? now_s - r->held.since_s : 0.0;
   q->sheddable = c && c->overload != OVERLOAD_SERVE ? c->overload : a->sheddable ? OVERLOAD_REFUSE : OVERLOAD_SERVE;
@@ -466,8 +489,8 @@ static int refuse(envoy_filter f, request *r, table *t, double hold_s) {
   penstock_picker_table view = own_view(w, t);
   int64_t wait_s = (int64_t)ceil(call_retry_after(&view));
   event e = {.kind = REFUSED, .place = -1, .id = -1, .request = w->request};
-  post(w, &e);
-  w->state->refused++;
+  if (r->seen.flags & SEEN_OWN) w->state->invalid++; /* the operator has not promised it */
+  else post(w, &e), w->state->refused++;
   snprintf(message, sizeof message, "No endpoint can meet this request's SLO now. Retry after %lld s.", (long long)wait_s);
   answer(f, r, 429, "saturated", wait_s, message);
   return IS_ANSWERED;
@@ -500,6 +523,8 @@ static void direct(envoy_filter f, request *r, table *t, const penstock_name *na
                (size_t)snprintf(number, sizeof number, "%.0f", 1000 * silence_s));
   if (r->chosen && r->chosen < MAX_CHOSEN)
     set_header(f, "x-envoy-max-retries", number, (size_t)snprintf(number, sizeof number, "%d", r->chosen));
+  if (r->chosen && atomic_load_explicit(&module.doubted[r->ids[0]], memory_order_relaxed))
+    set_header(f, "x-envoy-retriable-status-codes", "400,422", 7);
   if (t->header->names > 1) set_header(f, "x-penstock-model", (const char *)name->text, (size_t)name->length);
   if (r->streamed) set_header(f, "x-penstock-streamed", "1", 1);
   if (t->header->names > 1 || r->streamed) ENVOY(http_clear_route_cache)(f);
@@ -514,6 +539,7 @@ static double send_request(request *r, table *t, int64_t count, uint32_t blocks)
     r->ids[r->chosen] = t->id[w->order[r->chosen]];
     r->cached[r->chosen] = w->hits[w->order[r->chosen]];
   }
+  w->request.ttft_s = r->promised_ttft_s, w->request.tpot_s = r->promised_tpot_s;
   penstock_counts *own = &w->own[r->ids[0]];
   own->picked++, own->in_flight++, own->prompt_bytes += (int64_t)r->scan.bytes;
   double ttft_s = -1.0; /* unknown */
@@ -544,14 +570,14 @@ static void note_request(request *r, const table *t, const penstock_name *name, 
   e->generation = t->header->generation, e->name = name ? name - t->names : -1, e->prompt_bytes = bytes;
   e->choices = choices > 1 ? (choices < 128 ? choices : 128) : 1;
   r->shows_tokens = r->streamed && r->asked.tokens != TOKENS_AFTER_EVENTS;
-  e->flags = (r->streamed ? SEEN_STREAMED : 0) | (r->asked.tokens ? SEEN_GENERATES : 0);
+  e->flags = (e->flags & SEEN_OWN) | (r->streamed ? SEEN_STREAMED : 0) | (r->asked.tokens ? SEEN_GENERATES : 0);
   e->counted_prompt = e->counted_cached = e->counted_output = -1;
   e->sent_s = now_s, e->waited_s = name ? q->waited_s : 0.0, e->slo_class = -1, e->ttft_limit_s = e->tpot_limit_s = e->e2e_limit_s = INFINITY;
   if (!name) return;
   if (t->header->classes && t->classes[q->slo_class].names & name->bit) e->slo_class = q->slo_class;
   e->tenant_bucket = q->tenant;
   e->input_tokens = q->input_tokens, e->expected_output_tokens = q->expected_output_tokens;
-  e->ttft_limit_s = q->ttft_s, e->tpot_limit_s = q->tpot_s, e->e2e_limit_s = q->e2e_s;
+  e->ttft_limit_s = r->promised_ttft_s, e->tpot_limit_s = r->promised_tpot_s, e->e2e_limit_s = q->e2e_s;
 }
 
 /* Decides about a request whose body is complete, or again about one that is held. */
@@ -604,6 +630,10 @@ static void see_stream(request *r, const char *p, size_t length) {
   answer_events(&r->answer, p, length);
 }
 
+/* Whether an endpoint refused a request that others may serve: a redirect, a wrong key, a full queue. */
+static bool is_refusal(int status) { return status / 100 == 3 || status == 401 || status == 403 || status == 429; }
+static bool is_wrong(int status) { return status == 400 || status == 422; } /* the client's fault, unless peers answer */
+
 /* Blames the endpoints that were tried before the one that answered, as soon as its answer begins. */
 static void judge_tries(envoy_filter f, request *r, double now_s, bool at_end) {
   envoy_bytes served = {0};
@@ -615,10 +645,16 @@ static void judge_tries(envoy_filter f, request *r, double now_s, bool at_end) {
       const penstock_place *place = &module.known[r->ids[i]];
       if ((size_t)place->length == served.length && !memcmp(place->text, served.ptr, served.length)) r->served_by = i;
     }
-  bool unknown_everywhere = r->status == 404 && tries > 1; /* no endpoint has the model or adapter, so none is to blame */
-  if (r->status > 0 && r->status < 500 && !unknown_everywhere) {
+  /* All gave the same answer, or no endpoint has the model or adapter: none is to blame. */
+  bool everywhere = tries > 1 && (r->status == 404 || is_refusal(r->status) || is_wrong(r->status));
+  if (r->status > 0 && r->status < 500 && !everywhere) {
     for (int i = 0; i < r->chosen && i < tries && i != r->served_by; i++)
-      if (r->served_by > i || r->served_by < 0) post_about(r->w, STRUCK, -1, r->ids[i], 0, now_s);
+      if (r->served_by > i || r->served_by < 0) {
+        post_about(r->w, STRUCK, -1, r->ids[i], 0, now_s);
+        r->w->own[r->ids[i]].struck++;
+        publish(r->w, enter(r->w), r->ids[i]);
+        leave(r->w);
+      }
   }
   if (r->judged) memcpy(r->seen.endpoint, served.ptr, served.length < sizeof r->seen.endpoint ? served.length : sizeof r->seen.endpoint);
   if (r->served_by >= 0) r->seen.cached_tokens = r->cached[r->served_by];
@@ -632,9 +668,11 @@ static void complete(envoy_filter f, request *r) {
   uint64_t flags = 0;
   ENVOY(http_filter_get_attribute_int)(f, ATTRIBUTE_RESPONSE_FLAGS, &flags);
   bool upstream = flags & BROKEN_UPSTREAM, client_left = flags & CLIENT_LEFT;
-  bool broken = upstream && !r->ended, failed = r->status >= 500 || (!r->ended && !client_left && upstream);
+  bool broken = upstream && !r->ended, failed = r->status >= 500 || is_refusal(r->status) || (!r->ended && !client_left && upstream);
   if (!r->judged) judge_tries(f, r, now_s, true);
-  bool moved = r->moved, answered = !broken && r->status > 0 && r->status < 500;
+  bool moved = r->moved, wrong = is_wrong(r->status), answered = !broken && !failed && !wrong && r->status > 0;
+  if (r->served_by >= 0 && (answered || (wrong && e->tries <= 1)))
+    atomic_store_explicit(&module.doubted[r->ids[r->served_by]], wrong, memory_order_relaxed);
   if (r->served_by >= 0 && (broken || answered)) post_about(r->w, broken ? STRUCK : ANSWERED, -1, r->ids[r->served_by], 0, now_s);
   answer_counts counted = r->status == 200 ? answer_usage(&r->answer) : (answer_counts){-1, -1, -1};
   e->counted_prompt = counted.prompt, e->counted_cached = counted.cached, e->counted_output = counted.output;
@@ -683,8 +721,11 @@ static const char *open_library(const char *path) {
  * headers, one per line. */
 static const char *open_module(const char *config, char *library) {
   size_t size = 8;
-  if (sscanf(config, "%511[^\n]\n%d\n%511[^\n]\n%511[^\n]", module.folder, &module.workers, library, module.reserved) != 4)
+  long long budget;
+  if (sscanf(config, "%511[^\n]\n%d\n%511[^\n]\n%511[^\n]\n%lld %lld", module.folder, &module.workers, library, module.reserved,
+             &module.most_bytes, &budget) != 6)
     return "no configuration: ";
+  kept.most_of_tenant = budget;
   if (module.workers < 1 || module.workers > MAX_WORKERS) return "too many worker threads: ";
   const char *wrong = open_library(library);
   if (wrong) return wrong;
@@ -739,13 +780,19 @@ const void *ON_FILTER(new)(const void *config, envoy_filter f) {
 }
 void ON_FILTER(destroy)(const void *m) {
   request *r = (request *)(uintptr_t)m;
+  forget_bytes(&r->kept);
   let_go(&r->held);
   free(r);
 }
 
 int ON_FILTER(request_headers)(envoy_filter f, void *m, bool end) {
   request *r = m;
-  read_headers(f, module.reserved, &r->asked);
+  if (!read_headers(f, module.reserved, &r->asked)) {
+    r->decided = true, ENVOY(http_send_response)(f, 431, NULL, 0, bytes_of("too many headers"), bytes_of("penstock"));
+    return HEADERS_STOP;
+  }
+  if (!end) ENVOY(http_set_buffer_limit)(f, (uint64_t)module.most_bytes); /* over HTTP/2 it would be the window */
+  if (r->asked.tenant_length) r->kept.tenant = 1 + (int)(scan_hash(r->asked.tenant, r->asked.tenant_length) % (KEPT_TENANTS - 1));
   if (!r->w || !end) return r->w ? HEADERS_STOP : HEADERS_CONTINUE;
   table *t = enter(r->w);
   if (t->header->names > 1) { /* without a body there is nothing to decide, but routes need a model */
@@ -769,10 +816,20 @@ static void each_piece(envoy_filter f, int body, request *r, void (*with)(reques
 
 static void scan_request(request *r, const char *p, size_t length) { scan_piece(&r->scan, p, length); }
 
+/* Answers a request whose body would not fit the budget of its tenant, or of all. */
+static int refuse_bytes(envoy_filter f, request *r) {
+  r->decided = true, r->w->state->invalid++;
+  note_request(r, enter(r->w), NULL, penstock_module_clock());
+  leave(r->w);
+  answer(f, r, 429, "too-many-bytes", 1, "Too many bytes of requests are under way. Retry after 1 s.");
+  return BODY_STOP;
+}
+
 int ON_FILTER(request_body)(envoy_filter f, void *m, bool end) {
   request *r = m;
   if (!r->w || r->decided) return BODY_CONTINUE;
   each_piece(f, RECEIVED_REQUEST_BODY, r, scan_request);
+  if (!keep_bytes(&r->kept, (int64_t)r->scan.bytes)) return refuse_bytes(f, r);
   if (!end) return BODY_STOP_AND_BUFFER;
   int decided = decide(f, r);
   return decided == GOES_ON ? BODY_CONTINUE : decided == IS_HELD ? BODY_STOP_AND_BUFFER : BODY_STOP;
@@ -795,6 +852,7 @@ int ON_FILTER(response_headers)(envoy_filter f, void *m, bool end) {
   request *r = m;
   r->status = (int)number_in(f, RESPONSE_HEADERS, ":status");
   r->ended = end;
+  forget_bytes(&r->kept); /* Envoy tries no other endpoint from now on */
   if (r->sent && r->status < 500) judge_tries(f, r, penstock_module_clock(), false);
   return HEADERS_CONTINUE;
 }

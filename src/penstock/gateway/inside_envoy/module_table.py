@@ -15,7 +15,16 @@ import numpy as np
 from penstock.compiled.c_header import record_struct
 from penstock.gateway.inside_envoy.ended_ring import ENDED, RING_HEAD, RING_RECORDS
 from penstock.gateway.state.routed_fleet import RoutedFleet
-from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT, EndpointTables, carry_over, shared_array
+from penstock.gateway.state.shared_tables import (
+    COUNTS,
+    PICKER_STATE,
+    REPORT,
+    EndpointTables,
+    carry_over,
+    map_reserved,
+    memory_fence,
+    shared_array,
+)
 from penstock.routing.admission import hold_seconds
 from penstock.routing.prefix_blocks import HOLDERS_PER_WORD, PREFIX_BLOCK
 from penstock.routing.records import (
@@ -39,7 +48,7 @@ CURRENT: Final = "module.current"
 
 _COUNTS: Final = ("generation", "endpoints", "names", "models", "classes", "workers", "tenants")
 _PARTS: Final = (
-    *("endpoints", "parameters", "suspects", "blocks", "holders", "tenants", "places", "names", "classes"),
+    *("endpoints", "parameters", "suspects", "blocks", "holders", "tenants", "places", "names", "classes", "critical"),
     *("samples", "sampled_requests", "sampled_parameters", "sampled_endpoints", "sampled_hits"),
 )
 MODULE_HEADER: Final = np.dtype(
@@ -48,6 +57,7 @@ MODULE_HEADER: Final = np.dtype(
         *((name, "i8") for name in (*_COUNTS, "prefix_rows", "prefix_words")),
         ("min_silence_s", "f8"),  # seconds of silence after which another endpoint is tried too
         ("shed_fraction", "f8"),
+        ("criticals", "i8"),  # tenants whose requests may weigh more; -1: all
         ("hold_share", "f8"),  # share of a request's own TTFT limit for which it may be held at most
         ("sample_every", "i8"),  # every such decision is recorded with all its inputs; 0: none
         *((f"at_{name}", "i8") for name in _PARTS),  # offsets of the parts in bytes
@@ -74,9 +84,13 @@ ROUTE_CLASS: Final = np.dtype(
         *((name, "f8") for name in ("input_tokens", "output_tokens", "ttft_s", "tpot_s", "e2e_s")),
         ("overload", "i8"),
         ("hold_s", "f8"),  # seconds for which a request may be held; 0: not at all
+        ("least_ttft_s", "f8"),  # this and the next: the least limits that a client may ask for
+        ("least_tpot_s", "f8"),
     ],
     align=True,
 )
+CRITICAL: Final = np.dtype([("length", "i8"), ("text", "u1", (128,))], align=True)
+"""Name of a tenant whose requests may weigh more."""
 SAMPLE: Final = np.dtype(
     [
         ("filled", "i8"),  # 1 from when the module has written a decision until Python has read it
@@ -105,6 +119,7 @@ def module_header() -> str:
         "place": PLACE,
         "name": NAME,
         "route_class": ROUTE_CLASS,
+        "critical": CRITICAL,
         "sample": SAMPLE,
         "ended": ENDED,
         "ring_head": RING_HEAD,
@@ -138,17 +153,22 @@ class ModuleTable:
         self.names = self._part("names", NAME, "names")
         self.places = self._part("places", PLACE, "endpoints")
         self.classes = self._part("classes", ROUTE_CLASS, "classes")
+        critical = max(0, int(self.header["criticals"]))
+        self.critical = np.frombuffer(self._map, CRITICAL, critical, int(self.header["at_critical"]))
         self.samples = self._part("samples", SAMPLE, "workers")
 
     def take_samples(self) -> Iterator[tuple[Records, Records, Records, Records, Records]]:
         """Yield request, endpoints, hits, parameters and order of each decision recorded since the last call."""
         count = int(self.header["endpoints"])
-        for worker in np.flatnonzero(self.samples["filled"]).tolist():
+        filled = np.flatnonzero(self.samples["filled"]).tolist()
+        memory_fence()
+        for worker in filled:
             row = self.samples[worker]
             inputs = (("requests", REQUEST, 1), ("endpoints", ENDPOINT, count), ("hits", np.dtype("i8"), count))
             request, endpoints, hits = (self._sample_part(worker, *one) for one in inputs)
             parameters = self._sample_part(worker, "parameters", PARAMETERS, 1)
             yield request, endpoints, hits, parameters, row["order"][: row["found"]].copy()
+            memory_fence()
             row["filled"] = 0
 
     def _sample_part(self, worker: int, name: str, dtype: np.dtype[Any], count: int) -> Records:
@@ -159,9 +179,10 @@ class ModuleTable:
         return np.frombuffer(self._map, dtype, int(self.header[count]), int(self.header[f"at_{name}"]))
 
 
-def _new_header(fleet: RoutedFleet, workers: int, min_silence_s: float) -> Records:
+def _new_header(fleet: RoutedFleet, workers: int, min_silence_s: float, sample_every: int) -> Records:
     header = np.zeros(1, MODULE_HEADER)
-    count = len(fleet.addresses)
+    count, sampling = len(fleet.addresses), workers if sample_every else 0
+    header["sample_every"] = sample_every
     words = -(-count // HOLDERS_PER_WORD)
     sizes = {
         "endpoints": count * ENDPOINT.itemsize,
@@ -173,11 +194,12 @@ def _new_header(fleet: RoutedFleet, workers: int, min_silence_s: float) -> Recor
         "places": count * PLACE.itemsize,
         "names": len(fleet.names) * NAME.itemsize,
         "classes": len(fleet.classes) * ROUTE_CLASS.itemsize,
+        "critical": len(fleet.critical or ()) * CRITICAL.itemsize,
         "samples": workers * SAMPLE.itemsize,
-        "sampled_requests": workers * REQUEST.itemsize,
-        "sampled_parameters": workers * PARAMETERS.itemsize,
-        "sampled_endpoints": workers * count * ENDPOINT.itemsize,
-        "sampled_hits": workers * count * 8,
+        "sampled_requests": sampling * REQUEST.itemsize,
+        "sampled_parameters": sampling * PARAMETERS.itemsize,
+        "sampled_endpoints": sampling * count * ENDPOINT.itemsize,
+        "sampled_hits": sampling * count * 8,
     }
     at = MODULE_HEADER.itemsize
     for name, size in sizes.items():
@@ -188,8 +210,27 @@ def _new_header(fleet: RoutedFleet, workers: int, min_silence_s: float) -> Recor
     header["classes"], header["workers"], header["tenants"] = len(fleet.classes), workers, TENANT_BUCKETS
     header["prefix_rows"], header["prefix_words"] = _PREFIX_ROWS, words
     header["min_silence_s"], header["shed_fraction"] = min_silence_s, SHED_FRACTION
+    header["criticals"] = -1 if fleet.critical is None else len(fleet.critical)
     header["hold_share"] = hold_seconds(1.0, np.inf)
     return header
+
+
+def reserve_tables(folder: Path, fleet: RoutedFleet, workers: int, *, sample_every: int = 0) -> None:
+    """Reserve the room of a fleet's tables. Raise an error if there is too little."""
+    map_reserved(table_file(folder, fleet.generation), _table_bytes(fleet, workers, sample_every))
+    shared_tables(folder, fleet, workers)
+
+
+def _table_bytes(fleet: RoutedFleet, workers: int, sample_every: int) -> int:
+    return int(_new_header(fleet, workers, 0.0, sample_every)["total_bytes"][0])
+
+
+def reserved_bytes(fleet: RoutedFleet, workers: int, *, samples: bool) -> int:
+    """Return the bytes of all tables of a gateway: of three generations of the fleet, and of the rings."""
+    count = len(fleet.addresses)
+    generation = _table_bytes(fleet, workers, int(samples)) + count * (REPORT.itemsize + workers * COUNTS.itemsize)
+    ring = RING_HEAD.itemsize + RING_RECORDS * ENDED.itemsize + PICKER_STATE.itemsize
+    return 3 * generation + workers * ring
 
 
 def write_module_table(
@@ -205,17 +246,19 @@ def write_module_table(
 
     `before` is the fleet that was reloaded. What was learned about its endpoints is kept.
     """
-    path, header = table_file(folder, fleet.generation), _new_header(fleet, workers, min_silence_s)
-    header["sample_every"] = sample_every
-    with path.open("wb") as file:
-        file.truncate(int(header["total_bytes"][0]))
-        file.write(header.tobytes())
+    path = table_file(folder, fleet.generation)
+    header = _new_header(fleet, workers, min_silence_s, sample_every)
+    whole = np.frombuffer(map_reserved(path, int(header["total_bytes"][0])), np.uint8)
+    whole[:] = 0  # a gateway that was killed may have left its table
+    whole[: header.nbytes] = header.view(np.uint8)
     table = ModuleTable(path)
     table.endpoints[:] = fleet.endpoints
     table.parameters[:] = fleet.parameters(1)
     table.suspects["healthy"] = 1
     for index, address in enumerate(fleet.addresses):
         _write_text(table.places, index, address)
+    for index, tenant in enumerate(fleet.critical or ()):
+        _write_text(table.critical, index, tenant)
     for index, name in enumerate(fleet.names):
         model = fleet.model_of[name]
         lengths = [item.output_tokens for item in fleet.classes if item.model == model]
@@ -232,6 +275,8 @@ def write_module_table(
             *limits,
             OVERLOAD[item.overload],
             item.hold_s,
+            item.least_ttft_s,
+            item.least_tpot_s,
         )
     if before is not None:
         _carry_over(folder, before, fleet, workers)
@@ -246,6 +291,7 @@ def _write_text(rows: Records, index: int, text: str) -> None:
 
 def _announce(folder: Path, generation: int) -> None:
     current = shared_array(folder / CURRENT, np.dtype([("generation", "i8")]), (1,))
+    memory_fence()
     current["generation"] = generation
 
 

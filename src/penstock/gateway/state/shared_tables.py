@@ -7,10 +7,12 @@ import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Final, NamedTuple
 
 import numpy as np
 
+from penstock.errors import UsageError
 from penstock.routing.records import CLASSES, Records
 
 REPORT: Final = np.dtype(
@@ -47,8 +49,9 @@ COUNTS: Final = np.dtype(
     [
         ("picked", "i8"),
         ("ended", "i8"),
-        ("failed", "i8"),  # of the ended requests: 5xx or a broken connection
+        ("failed", "i8"),  # of the ended requests: 5xx, a broken connection or a refusal
         ("moved", "i8"),  # of the ended requests: served by another endpoint than the first choice
+        ("struck", "i8"),  # tries that this endpoint failed, refused or left silent, and another one answered
         ("in_flight", "i8"),
         ("prompt_bytes", "i8"),
         ("predicted_ttft_s", "f8"),  # summed over all picks
@@ -82,6 +85,7 @@ PICKER_STATE: Final = np.dtype(
         ("unknown_tickets", "i8"),
         ("dropped_flights", "i8"),
         ("held", "i8"),
+        ("lost_outcomes", "i8"),  # ended requests whose receipts a picker could not write
         ("class_price", "f8", (CLASSES,)),  # factor by which a missed SLO of a class counts more
         ("class_kept", "f8", (CLASSES,)),  # decayed share of the requests of a class that met their SLO
     ],
@@ -99,15 +103,33 @@ class EndpointTables(NamedTuple):
 
 def shared_array(path: Path, dtype: np.dtype[np.void], shape: tuple[int, ...]) -> Records:
     """Map a shared file into memory, and return it as an array. Create or resize the file if needed."""
-    size = int(np.prod(shape)) * dtype.itemsize
+    return np.frombuffer(map_reserved(path, int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape)
+
+
+def map_reserved(path: Path, size: int) -> mmap.mmap:
+    """Map a shared file of a size into memory. Create or resize it if needed, and reserve its room.
+
+    Whoever writes to a page for which there is no room is killed by SIGBUS.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if os.fstat(descriptor).st_size != size:
             os.ftruncate(descriptor, size)
-        mapped = mmap.mmap(descriptor, size)
+            _reserve(descriptor, size)
+        return mmap.mmap(descriptor, size)
+    except OSError as error:
+        path.unlink()
+        raise UsageError(
+            f"{path}: no room for a table of {size / 1e6:.1f} MB ({error.strerror}); enlarge the memory behind "
+            f"{path.parent.parent}, or use fewer --workers"
+        ) from None
     finally:
         os.close(descriptor)
-    return np.frombuffer(mapped, dtype).reshape(shape)
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):  # not on macOS
+        os.posix_fallocate(descriptor, 0, size)
 
 
 def carry_over(before: Sequence[str], then: EndpointTables, after: Sequence[str], now: EndpointTables) -> None:
@@ -125,20 +147,37 @@ def carry_over(before: Sequence[str], then: EndpointTables, after: Sequence[str]
         now.reports[name][new] = then.reports[name][old]
 
 
+_FENCE: Final = Lock()
+
+
+def memory_fence() -> None:
+    """Let no later access to memory be seen before an earlier one, as Arm processors may.
+
+    Releasing a lock waits for earlier accesses, and taking it again comes before later ones.
+    """
+    for _ in range(2):
+        with _FENCE:
+            pass
+
+
 def begin_write(rows: Records, index: int) -> None:
     """Mark a row as being written, by making its sequence number odd."""
     rows["sequence"][index] += 1
+    memory_fence()
 
 
 def end_write(rows: Records, index: int) -> None:
     """Mark a row as complete, by making its sequence number even."""
+    memory_fence()
     rows["sequence"][index] += 1
 
 
 def read_row(rows: Records, index: int) -> np.void | None:
     """Return a copy of a row, or None if a process is writing the row."""
     before = rows["sequence"][index]
+    memory_fence()
     row: np.void = rows[index].copy()
+    memory_fence()
     if before % 2 or rows["sequence"][index] != before:
         return None
     return row

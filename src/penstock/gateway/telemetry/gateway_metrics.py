@@ -18,9 +18,13 @@ _COUNTS: Final[_Metrics] = {
     "penstock_answers_total": ("ended", "Picks whose response has ended."),
     "penstock_failed_answers_total": (
         "failed",
-        "Ended picks that failed: 5xx, a connection that the endpoint broke, or 404 for its model.",
+        "Ended picks that failed: 5xx, 3xx, 401, 403, 429, a connection that the endpoint broke, or 404 for its model.",
     ),
     "penstock_moved_answers_total": ("moved", "Ended picks that another endpoint answered."),
+    "penstock_struck_tries_total": (
+        "struck",
+        "Tries that the endpoint failed, refused or left silent, and that another endpoint answered.",
+    ),
     "penstock_in_flight_requests": ("in_flight", "Requests in flight at the endpoint."),
     "penstock_prompt_bytes_total": ("prompt_bytes", "Request body bytes sent to the endpoint."),
     "penstock_predicted_ttft_seconds_total": ("predicted_ttft_s", "Sum of the predicted times to first token."),
@@ -55,7 +59,7 @@ _PICKERS: Final[_Metrics] = {
     "penstock_held_requests_total": ("held", "Requests held at the gateway because of overload."),
     "penstock_invalid_requests_total": (
         "invalid",
-        "Requests answered with 400 or 404 because the body is invalid or too long, or the model is unknown.",
+        "Requests answered with 400 or 404 (body, model), or 429 because of limits of their own or too many bytes.",
     ),
     "penstock_lost_decisions_total": ("dropped_flights", "Picks dropped because Envoy has no matching open request."),
 }
@@ -118,6 +122,15 @@ def metrics_page(
         add(name, _ENVOY[name], [""], [value])
     lines.extend(usage)
     return write_page(lines)
+
+
+def lost_lines(lost: int) -> list[str]:
+    """Return the lines about ended requests that are missing in the receipts."""
+    text = (
+        "Ended requests that receipts and the bill do not have: they were not read in time, or could not be written, "
+        "as on a full disk."
+    )
+    return metric_lines("penstock_lost_outcomes_total", [("", float(lost))], text)
 
 
 def _by_class(fleet: RoutedFleet, values: Records) -> Iterator[tuple[str, float]]:
