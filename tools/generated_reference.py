@@ -29,6 +29,7 @@ VARIABLES: Final = {
     "PENSTOCK_ENVOY": "Path of Envoy. Default: the Envoy of the `gateway` extra, then the one on the PATH.",
     "PENSTOCK_PACKS": "Data packs and rules of `preflight`. Default: `penstock/packs` in the data directory.",
     "PENSTOCK_TRIAL_CACHE": "`off`: `plan` and `simulate` neither read nor write stored trials.",
+    "SSL_CERT_FILE": "CA bundle by which `route` checks the server of a JWKS. Default: that of the system.",
     "XDG_DATA_HOME": "Data directory. Default: `~/.local/share`.",
     "XDG_CACHE_HOME": "Cache directory, for stored trials and a compiled library. Default: `~/.cache`.",
     "COLUMNS": "Width of printed tables, if the output is not a terminal.",

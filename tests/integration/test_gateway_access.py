@@ -203,6 +203,60 @@ def certificate(chain: Path, key: Path, name: str) -> None:
     subprocess.run(made, check=True, capture_output=True)
 
 
+@contextmanager
+def key_server(folder: Path, name: str) -> Iterator[int]:
+    """Serve a JWKS on loopback, with a certificate for a name from a root that the gateway trusts."""
+    openssl = ["openssl", "x509", "-req", "-days", "2", "-CA", "root.pem", "-CAkey", "root.key", "-CAcreateserial"]
+    request = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", "server.key"]
+    (folder / "names").write_text(f"subjectAltName=DNS:{name}\n")
+    root = [*request[:2], "-x509", *request[2:5], "-subj", "/CN=root", "-keyout", "root.key", "-out", "root.pem"]
+    for made in (
+        root,
+        [*request, "-out", "asked"],
+        [*openssl, "-in", "asked", "-extfile", "names", "-out", "server.pem"],
+    ):
+        subprocess.run(made, check=True, capture_output=True, cwd=folder)
+    public_keys(folder / "jwks.json", SECRET)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            keys = (folder / "jwks.json").read_bytes()
+            self.send_response(200)
+            self.send_header("content-length", str(len(keys)))
+            self.end_headers()
+            self.wfile.write(keys)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem", folder / "server.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(("name", "expected"), [("localhost", 200), ("attacker.example", 401)])
+def test_only_the_named_key_server_is_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, expected: int
+) -> None:
+    """Attack: a trusted certificate of any other name made whoever is on the path every tenant."""
+    access = tmp_path / "access.yaml"
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "root.pem"))
+    signed = bearer(token(iss="me", aud="penstock", exp=time.time() + 600, sub="search"))
+    with key_server(tmp_path, name) as port:
+        where = f"https://localhost:{port}/jwks.json"
+        access.write_text(f"version: 1\ntokens: {{issuer: me, audiences: [penstock], jwks: '{where}'}}\n")
+        with running(tmp_path, access=str(access)) as stack:
+            time.sleep(2)
+            assert status(stack, signed) == expected
+
+
 def shown(stack: Running) -> str:
     """The certificate a client is shown."""
     return ssl.get_server_certificate((stack.host, stack.port)).strip()

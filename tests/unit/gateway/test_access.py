@@ -64,6 +64,7 @@ def test_keys_and_tokens_are_read(tmp_path: Path) -> None:
         (KEYS.replace("tenant:", "tenent:"), "access.yaml:3: `tenent` is not a key of .*did you mean `tenant`"),
         (TOKENS.replace("'https://login.example/keys'", "nowhere.json"), "nowhere.json.*https address"),
         (TOKENS.replace("'https://login.example/keys'", "access.yaml"), "no public keys.*JWKS"),
+        (TOKENS.replace("https://login.example/keys", "http://login.example/keys"), "https.*anybody on the way"),
         (KEYS.replace("version: 1", "version: 9"), "version"),
         ("- 1\n", "keys"),
     ],

@@ -1,10 +1,12 @@
 """Configures authentication by API key or JWT. Envoy writes the tenant into a header that clients cannot set."""
 
+import os
 from pathlib import Path
 from typing import Final
 
 from penstock.gateway.envoy.clusters import Value, named_cluster
 from penstock.gateway.state.access_rules import Access, Certificate, SignedTokens
+from penstock.gateway.state.addresses import is_address
 from penstock.gateway.state.headers import TENANT
 
 ACCESS_FILTER: Final = "penstock.access"
@@ -14,7 +16,7 @@ _KEY_AUTH: Final = "type.googleapis.com/envoy.extensions.filters.http.api_key_au
 _JWT: Final = "type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication"
 _TLS: Final = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3"
 _ROOTS: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
-"""Paths of the CA bundle on Debian, Fedora and Alpine."""
+"""Paths of the CA bundle on Debian, Fedora and Alpine. The variable `SSL_CERT_FILE` names another one."""
 _FETCHED_EVERY_S: Final = 60
 """Seconds between two fetches of the JWKS. For this many seconds, Envoy may still accept a revoked key."""
 _SCHEMES: Final = ("Bearer", "bearer", "BEARER")
@@ -85,7 +87,13 @@ def jwks_cluster(tokens: SignedTokens) -> Value:
     host, port, secure = tokens.server()
     cluster = named_cluster(_JWKS, host, port)
     if secure:
-        trusted = {"trusted_ca": {"filename": next((path for path in _ROOTS if Path(path).exists()), _ROOTS[0])}}
+        roots = os.environ.get("SSL_CERT_FILE") or next((path for path in _ROOTS if Path(path).exists()), _ROOTS[0])
+        kind = "IP_ADDRESS" if is_address(host) else "DNS"
+        trusted: Value = {
+            "trusted_ca": {"filename": roots},
+            # Without this, Envoy accepts a trusted certificate of any other name.
+            "match_typed_subject_alt_names": [{"san_type": kind, "matcher": {"exact": host}}],
+        }
         context = {
             "@type": f"{_TLS}.UpstreamTlsContext",
             "sni": host,

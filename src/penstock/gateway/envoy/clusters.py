@@ -145,6 +145,7 @@ def named_cluster(name: str, host: str, port: int) -> Value:
     return {
         "name": name,
         "type": "LOGICAL_DNS",
+        "dns_lookup_family": "ALL",  # IPv6 or IPv4, whichever connects
         "connect_timeout": "2s",
         "load_assignment": {
             "cluster_name": name,

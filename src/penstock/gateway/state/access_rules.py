@@ -8,6 +8,7 @@ from typing import ClassVar, Final
 from urllib.parse import urlsplit
 
 from penstock.errors import UnreadableFile, UsageError
+from penstock.gateway.state.addresses import is_loopback
 from penstock.reading.file_shape import FieldError, FileShape, file_config
 from penstock.reading.scalars import Whole
 from penstock.reading.text import read_text
@@ -153,7 +154,10 @@ def _public_keys(written: str, folder: Path) -> tuple[str, Path | None]:
 
     If the source is a URL, return the URL and None. If the source is a file, return the file's text and its path.
     """
-    if urlsplit(written).scheme in _PORTS:
+    parts = urlsplit(written)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise UsageError(f"{written} must begin with https, or anybody on the way could send other keys")
+    if parts.scheme in _PORTS:
         return written, None
     path = folder / written
     try:

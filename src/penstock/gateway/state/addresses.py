@@ -4,6 +4,7 @@ A DNS name can have several IP addresses. A headless Kubernetes Service has one 
 """
 
 import socket
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,19 @@ def split_address(address: str) -> tuple[str, int]:
     """Return the host and the port of an address `host:port`. The brackets around an IPv6 host are removed."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
+
+
+def is_address(host: str) -> bool:
+    """Return whether a host is an IP address, not a name."""
+    try:
+        return bool(ip_address(host))
+    except ValueError:
+        return False
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host can only be this machine."""
+    return host == "localhost" or (is_address(host) and ip_address(host).is_loopback)
 
 
 def addresses_of(endpoint: str) -> tuple[str, ...]:
