@@ -205,9 +205,9 @@ class EmulatedEndpoint:
 
     def _complete(self, exchange: Exchange, path: bytes) -> None:
         self.requests += 1
-        if self.fault.name == "refuse":
-            refusal = "the fault `refuse` is set, so this endpoint rejects completions"
-            exchange.reply(503, error_body(refusal, "ServiceUnavailable", 503))
+        if (status := self.fault.status) is not None:
+            refusal = f"the fault `{self.fault.name}` is set, so this endpoint rejects completions"
+            exchange.reply(status, error_body(refusal, "ServiceUnavailable", status), more=self.fault.redirection)
             return
         try:
             completion = read_completion(path, exchange.body, self.replica.facts.template_tokens)

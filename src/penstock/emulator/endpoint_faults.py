@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 
 from penstock.errors import UsageError
 
-FaultName = Literal["none", "die", "hang", "slow", "refuse", "stale", "lie", "drop"]
+FaultName = Literal["none", "die", "hang", "slow", "refuse", "status", "stale", "lie", "drop"]
 FAULTS: Final[tuple[FaultName, ...]] = get_args(FaultName)
 _MAX_SLOW: Final = 1e4
 
@@ -19,6 +19,7 @@ class EndpointFault:
     - hang: the endpoint accepts connections and reads requests, but never responds, not even to a scrape
     - slow: each engine step takes `times` times as long as without the fault
     - refuse: the endpoint replies 503 to completion requests
+    - status: the endpoint replies with the status `times` to completion requests, and with a `Location` if it is 3xx
     - stale: the metrics page keeps the values that it has when the fault is set
     - lie: the metrics page reports no load
     - drop: the endpoint breaks off each stream after `times` tokens
@@ -31,6 +32,16 @@ class EndpointFault:
     def step_factor(self) -> float:
         """Factor by which the duration of a step is multiplied; 1 unless the fault is `slow`."""
         return self.times if self.name == "slow" else 1.0
+
+    @property
+    def status(self) -> int | None:
+        """Status of the response to completion requests, or None if the fault does not reject them."""
+        return {"refuse": 503, "status": int(self.times)}.get(self.name)
+
+    @property
+    def redirection(self) -> bytes:
+        """Header line of a redirect to an internal address, or nothing if the status is none."""
+        return b"location: http://10.0.0.1/elsewhere\r\n" if (self.status or 0) // 100 == 3 else b""
 
 
 def read_fault(name: object, times: object) -> EndpointFault:

@@ -15,7 +15,7 @@ def render_top(view: GatewayView, before: GatewayView | None, seconds: float) ->
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("endpoint", "pool", "model"):
         table.add_column(name)
-    for name in ("picks/s", "in flight", "running", "waiting", "KV", "report", "moved", "failed", "$/h"):
+    for name in ("picks/s", "in flight", "running", "waiting", "KV", "report", "moved", "failed", "struck", "$/h"):
         table.add_column(name, justify="right")
     for one in view.endpoints:
         table.add_row(*map(Text, _cells(one, earlier.get(one.address), seconds)))  # names are no markup
@@ -125,5 +125,6 @@ def _cells(one: EndpointView, before: EndpointView | None, seconds: float) -> li
         f"{age_s:.1f}s" if age_s < 1e6 else "never",  # never reported
         f"{values.get('moved_answers_total', 0):,.0f}",
         f"{values.get('failed_answers_total', 0):,.0f}",
+        f"{values.get('struck_tries_total', 0):,.0f}",
         f"{usd:,.2f}" if usd else "?",
     ]

@@ -44,9 +44,12 @@ def apply_health(t: SuspectTable, endpoint: int, healthy: int, now_s: float) -> 
 def strike(t: SuspectTable, endpoint: int, now_s: float) -> int:
     """Count a failed try that another endpoint answered. Return 1 if the endpoint is suspected now, else 0.
 
-    The first suspicion lasts 1 s, and each further one twice as long, up to 30 s.
+    The first suspicion lasts 1 s, and each further one twice as long, up to 30 s. Failures of requests that were under
+    way when it began do not make it longer.
     """
     s = t.suspects[endpoint]
+    if now_s < s["until_s"]:
+        return 0
     s["strikes"] += 1
     if s["strikes"] < _STRIKES and s["for_s"] == 0.0:
         return 0

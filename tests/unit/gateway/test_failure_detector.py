@@ -141,3 +141,39 @@ def test_an_endpoint_that_was_silent_until_another_answered_is_suspected() -> No
     assert named_by(picker).order == (other,)
     clock.now_s += 1.1
     assert first in named_by(picker).order
+
+
+def test_failures_under_way_do_not_prolong_suspicion() -> None:
+    """Attack: eight requests that failed together excluded an endpoint for 30 s instead of one."""
+    clock = Clock()
+    picker, _ = picker_of(fleet(), clock)
+    under_way = [named_by(picker) for _ in range(8)]
+    for named in under_way:
+        picker.state.fail_try(named.ticket, picker.fleet.addresses[0], 401, "-")
+    for named in under_way:
+        picker.state.end(named.ticket, picker.fleet.addresses[2], 200, "-", 2)
+    assert named_by(picker).order == (2,)
+    clock.now_s += 1.1
+    assert 0 in named_by(picker).order
+
+
+def test_a_refusal_others_answer_strikes() -> None:
+    clock = Clock()
+    picker, tables = picker_of(fleet(), clock)
+    for _ in range(3):
+        named = named_by(picker)
+        picker.state.fail_try(named.ticket, picker.fleet.addresses[0], 429, "-")
+        picker.state.end(named.ticket, picker.fleet.addresses[2], 200, "-", 2)
+    picker.state.tick()
+    assert tables.counts["struck"].tolist() == [[3, 0, 0, 0]]
+    assert named_by(picker).order == (2,)
+
+
+def test_a_doubted_endpoint_has_peers_asked() -> None:
+    picker, _ = picker_of(fleet(), Clock())
+    first = named_by(picker)
+    assert not first.doubted
+    picker.state.end(first.ticket, picker.fleet.addresses[first.order[0]], 400, "-", 1)
+    assert picker.state.doubts(first.order[0])
+    picker.state.end(named_by(picker).ticket, picker.fleet.addresses[first.order[0]], 200, "-", 1)
+    assert not picker.state.doubts(first.order[0])

@@ -22,6 +22,7 @@ from penstock.gateway.envoy.tracing import Traces, collector_cluster, tracing_se
 from penstock.gateway.state.access_rules import Access, Certificate
 from penstock.gateway.state.addresses import picker_socket
 from penstock.gateway.state.headers import MODEL, PICKER, TENANT, TICKET
+from penstock.gateway.state.refusals import REFUSED, WRONG
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.timeouts import SILENCE_S
 
@@ -55,6 +56,7 @@ _FAILED: Final[Value] = {
             {"response_flag_filter": {"flags": ["UF", "UC", "UPE"]}},
             # On other paths, 404 means that the engine does not have the path.
             {"and_filter": {"filters": [_status("EQ", 404), _ON_COMPLETIONS]}},
+            *(_status("EQ", status) for status in (*REFUSED, *WRONG)),
         ]
     }
 }

@@ -13,12 +13,14 @@ from penstock.gateway.envoy.filters import MODEL_METADATA
 from penstock.gateway.envoy.inference_paths import COMPLETIONS, INFERENCE, STORED, match_none_of
 from penstock.gateway.state.access_rules import Access
 from penstock.gateway.state.headers import MODEL, STREAMED
+from penstock.gateway.state.refusals import REFUSED
 from penstock.gateway.state.routed_fleet import RoutedFleet, list_names
 
 _RETRY: Final[Value] = {
     # In all these cases, no byte has reached the client, and sending the request again does no harm.
-    "retry_on": "connect-failure,refused-stream,reset,reset-before-request,gateway-error,retriable-status-codes",
-    "retriable_status_codes": [500],
+    "retry_on": "connect-failure,refused-stream,reset,reset-before-request,gateway-error,retriable-status-codes,"
+    "envoy-ratelimited",  # else the 429 of another Envoy in front of an engine is final
+    "retriable_status_codes": [*REFUSED, 500],
     # If no picker sets the number of retries, there are four tries in total.
     "num_retries": 3,
     "retry_host_predicate": [
@@ -33,7 +35,7 @@ _RETRY: Final[Value] = {
     # The next try goes to another endpoint, so it need not be delayed.
     "retry_back_off": {"base_interval": "0.001s", "max_interval": "0.01s"},
 }
-_OF_COMPLETIONS: Final[Value] = {"retriable_status_codes": [404, 500]}
+_OF_COMPLETIONS: Final[Value] = {"retriable_status_codes": [*REFUSED, 404, 500]}
 """On completion paths, 404 means that the engine does not know the model. On other paths, a 404 is not retried."""
 _UNKNOWN_SILENCE_S: Final = 120.0
 _HEDGE: Final[Value] = {"hedge_on_per_try_timeout": True}
@@ -106,8 +108,13 @@ def virtual_host(
             routes += _routes_to({"dynamic_metadata": [metadata]}, number, silence_s)
         unknown = f"the request names no model of this fleet; use one of {list_names(fleet.names)}"
         routes.append(_direct({"prefix": "/"}, 404, error_body(unknown, 404), {}))
-    # The module counts the tries of a request.
-    host: Value = {"name": "fleet", "domains": ["*"], "routes": routes, "include_request_attempt_count": True}
+    host: Value = {
+        "name": "fleet",
+        "domains": ["*"],
+        "routes": routes,
+        "include_request_attempt_count": True,  # the module counts the tries of a request
+        "response_headers_to_remove": ["location", "content-location"],  # they name engines
+    }
     if access is not None:
         host["typed_per_filter_config"] = key_credentials(access)
         host["request_headers_to_add"] = [_engine_key(access.engine_key)] if access.engine_key else []

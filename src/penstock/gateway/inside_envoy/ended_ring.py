@@ -16,8 +16,8 @@ RING_RECORDS: Final = 2048
 STREAMED, GENERATES, FAILED, MOVED, REFUSED, LEFT = (1 << bit for bit in range(6))
 """Bits of `flags`.
 
-In this order: the client asked for a stream; the path generates tokens; the response was 5xx or broke off; another
-endpoint than the first choice served it; the module answered itself; the client left before the end.
+In this order: the client asked for a stream; the path generates tokens; the response was 5xx, a refusal or broke off;
+another endpoint than the first choice served it; the module answered itself; the client left before the end.
 """
 
 

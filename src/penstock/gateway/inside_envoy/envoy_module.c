@@ -34,6 +34,7 @@ static struct {
   _Atomic uint8_t *places;
   int32_t ids;
   penstock_place known[MAX_IDS];
+  _Atomic bool doubted[MAX_IDS]; /* its last answer was a 400 or 422, so peers are asked too */
   int32_t index_of[MAX_IDS]; /* index of an id in the current table; -1: not in this fleet */
   atomic_flag writing;
   _Atomic int waiting; /* events that are posted and not applied */
@@ -500,6 +501,8 @@ static void direct(envoy_filter f, request *r, table *t, const penstock_name *na
                (size_t)snprintf(number, sizeof number, "%.0f", 1000 * silence_s));
   if (r->chosen && r->chosen < MAX_CHOSEN)
     set_header(f, "x-envoy-max-retries", number, (size_t)snprintf(number, sizeof number, "%d", r->chosen));
+  if (r->chosen && atomic_load_explicit(&module.doubted[r->ids[0]], memory_order_relaxed))
+    set_header(f, "x-envoy-retriable-status-codes", "400,422", 7);
   if (t->header->names > 1) set_header(f, "x-penstock-model", (const char *)name->text, (size_t)name->length);
   if (r->streamed) set_header(f, "x-penstock-streamed", "1", 1);
   if (t->header->names > 1 || r->streamed) ENVOY(http_clear_route_cache)(f);
@@ -604,6 +607,10 @@ static void see_stream(request *r, const char *p, size_t length) {
   answer_events(&r->answer, p, length);
 }
 
+/* Whether an endpoint refused a request that others may serve: a redirect, a wrong key, a full queue. */
+static bool is_refusal(int status) { return status / 100 == 3 || status == 401 || status == 403 || status == 429; }
+static bool is_wrong(int status) { return status == 400 || status == 422; } /* the client's fault, unless peers answer */
+
 /* Blames the endpoints that were tried before the one that answered, as soon as its answer begins. */
 static void judge_tries(envoy_filter f, request *r, double now_s, bool at_end) {
   envoy_bytes served = {0};
@@ -615,10 +622,16 @@ static void judge_tries(envoy_filter f, request *r, double now_s, bool at_end) {
       const penstock_place *place = &module.known[r->ids[i]];
       if ((size_t)place->length == served.length && !memcmp(place->text, served.ptr, served.length)) r->served_by = i;
     }
-  bool unknown_everywhere = r->status == 404 && tries > 1; /* no endpoint has the model or adapter, so none is to blame */
-  if (r->status > 0 && r->status < 500 && !unknown_everywhere) {
+  /* All gave the same answer, or no endpoint has the model or adapter: none is to blame. */
+  bool everywhere = tries > 1 && (r->status == 404 || is_refusal(r->status) || is_wrong(r->status));
+  if (r->status > 0 && r->status < 500 && !everywhere) {
     for (int i = 0; i < r->chosen && i < tries && i != r->served_by; i++)
-      if (r->served_by > i || r->served_by < 0) post_about(r->w, STRUCK, -1, r->ids[i], 0, now_s);
+      if (r->served_by > i || r->served_by < 0) {
+        post_about(r->w, STRUCK, -1, r->ids[i], 0, now_s);
+        r->w->own[r->ids[i]].struck++;
+        publish(r->w, enter(r->w), r->ids[i]);
+        leave(r->w);
+      }
   }
   if (r->judged) memcpy(r->seen.endpoint, served.ptr, served.length < sizeof r->seen.endpoint ? served.length : sizeof r->seen.endpoint);
   if (r->served_by >= 0) r->seen.cached_tokens = r->cached[r->served_by];
@@ -632,9 +645,11 @@ static void complete(envoy_filter f, request *r) {
   uint64_t flags = 0;
   ENVOY(http_filter_get_attribute_int)(f, ATTRIBUTE_RESPONSE_FLAGS, &flags);
   bool upstream = flags & BROKEN_UPSTREAM, client_left = flags & CLIENT_LEFT;
-  bool broken = upstream && !r->ended, failed = r->status >= 500 || (!r->ended && !client_left && upstream);
+  bool broken = upstream && !r->ended, failed = r->status >= 500 || is_refusal(r->status) || (!r->ended && !client_left && upstream);
   if (!r->judged) judge_tries(f, r, now_s, true);
-  bool moved = r->moved, answered = !broken && r->status > 0 && r->status < 500;
+  bool moved = r->moved, wrong = is_wrong(r->status), answered = !broken && !failed && !wrong && r->status > 0;
+  if (r->served_by >= 0 && (answered || (wrong && e->tries <= 1)))
+    atomic_store_explicit(&module.doubted[r->ids[r->served_by]], wrong, memory_order_relaxed);
   if (r->served_by >= 0 && (broken || answered)) post_about(r->w, broken ? STRUCK : ANSWERED, -1, r->ids[r->served_by], 0, now_s);
   answer_counts counted = r->status == 200 ? answer_usage(&r->answer) : (answer_counts){-1, -1, -1};
   e->counted_prompt = counted.prompt, e->counted_cached = counted.cached, e->counted_output = counted.output;

@@ -146,6 +146,7 @@ typedef struct penstock_counts {
   int64_t ended;
   int64_t failed;
   int64_t moved;
+  int64_t struck;
   int64_t in_flight;
   int64_t prompt_bytes;
   double predicted_ttft_s;
@@ -154,7 +155,7 @@ typedef struct penstock_counts {
   int64_t decoded_tokens;
   double decode_sum_s;
 } penstock_counts;
-PENSTOCK_SIZE(penstock_counts, 88);
+PENSTOCK_SIZE(penstock_counts, 96);
 
 typedef struct penstock_picker_state {
   double alive_s;

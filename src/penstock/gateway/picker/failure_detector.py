@@ -1,7 +1,7 @@
 """Excludes endpoints from routing for a limited time if they fail or stop responding.
 
-A 5xx that Envoy retries is blamed on an endpoint only if another endpoint then answers the same request. So a request
-that fails at every endpoint excludes no endpoint.
+A 5xx or refusal that Envoy retries is blamed on an endpoint only if another endpoint then answers the same request. So
+a request that fails at every endpoint excludes no endpoint.
 """
 
 import math
@@ -9,16 +9,19 @@ from typing import Final
 
 import numpy as np
 
+from penstock.gateway.state.refusals import WRONG, is_refusal
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.routing.records import Records
 
 _SUSPECT_S, _MAX_SUSPECT_S = 1.0, 30.0
 _STRIKES: Final = 3
-"""Number of consecutive 5xx responses after which an endpoint is suspected, if other endpoints answered the requests.
+"""Number of consecutive 5xx responses or refusals after which an endpoint is suspected, if others answered them.
 
 After a suspicion has ended and before the endpoint answers a request, a single 5xx is enough to suspect the endpoint
 again.
 """
+_WRONG_STRIKE: Final = 0.3
+"""Weight of a 400 or 422 that was not retried: one client may send many wrong requests."""
 _BACK_OFF_RESET_S: Final = 60.0
 """Seconds from the end of an exclusion after which a new 404 causes the shortest exclusion again."""
 _NOT_FOUND, _SERVER_ERROR = 404, 500
@@ -33,8 +36,8 @@ def has_failed(status: int, flags: str, tries: int) -> bool:
     404 after more than one try: Envoy retries a 404 only if an endpoint does not know the model that the fleet file
     assigns to the endpoint.
     """
-    failed = status >= _SERVER_ERROR or status == 0 or is_upstream(flags) or (status == _NOT_FOUND and tries > 1)
-    return failed and not has_client_left(status, flags)
+    failed = status >= _SERVER_ERROR or status == 0 or is_refusal(status) or is_upstream(flags)
+    return (failed or (status == _NOT_FOUND and tries > 1)) and not has_client_left(status, flags)
 
 
 def has_client_left(status: int, flags: str) -> bool:
@@ -54,20 +57,25 @@ class SuspectedEndpoints:
         self.until_s = np.zeros(endpoints)
         """Time at which the suspicion of each endpoint ends, in seconds of the clock; 0 for endpoints not suspected."""
         self._for_s = np.zeros(endpoints)
-        self._strikes = [0] * endpoints
+        self._strikes = [0.0] * endpoints
         self.trial_s = math.inf
         """Time at which the next suspicion ends, in seconds of the clock; infinity if no endpoint is suspected."""
 
     def suspect(self, endpoint: int, now_s: float) -> None:
-        """Suspect an endpoint. The first suspicion lasts 1 s, and each further one twice as long, up to 30 s."""
+        """Suspect an endpoint. The first suspicion lasts 1 s, and each further one twice as long, up to 30 s.
+
+        Failures of requests that were under way when it began do not make it longer.
+        """
+        if now_s < self.until_s[endpoint]:
+            return
         self._for_s[endpoint] = min(_MAX_SUSPECT_S, max(_SUSPECT_S, 2 * self._for_s[endpoint]))
         self.until_s[endpoint] = now_s + self._for_s[endpoint]
         self.trial_s = min(self.trial_s, self.until_s[endpoint])
         self._strikes[endpoint] = 0
 
-    def strike(self, endpoint: int) -> bool:
-        """Count a 5xx response of an endpoint. Return whether the endpoint should be suspected now."""
-        self._strikes[endpoint] += 1
+    def strike(self, endpoint: int, weight: float = 1.0) -> bool:
+        """Count a 5xx or refusal of an endpoint. Return whether the endpoint should be suspected now."""
+        self._strikes[endpoint] += weight
         return self._strikes[endpoint] >= _STRIKES or bool(self._for_s[endpoint] > 0)
 
     def reset(self, endpoint: int) -> None:
@@ -137,14 +145,17 @@ class FailureDetector:
     The fields `accepts` and `serves` of the endpoint records exclude a failing endpoint.
     """
 
-    def __init__(self, fleet: RoutedFleet, endpoints: Records) -> None:
+    def __init__(self, fleet: RoutedFleet, endpoints: Records, struck: list[int]) -> None:
+        """`struck` counts the tries of each endpoint that failed and that another one answered."""
         count = len(fleet.addresses)
-        self._fleet, self._endpoints = fleet, endpoints
+        self._fleet, self._endpoints, self._struck = fleet, endpoints, struck
+        self.doubted = [False] * count
+        """Whether the last answer of an endpoint was a 400 or 422, so that its peers are asked too."""
         self._suspects, self.unknown = SuspectedEndpoints(count), UnknownModels(fleet)
         self._healthy = np.ones(count, bool)
         self._answered_s, self._struck_s = np.zeros(count), np.zeros(count)
         self._tries: dict[int, dict[int, bool]] = {}
-        """Endpoints that failed each request, by the request's ticket. The value of an endpoint is true for a 5xx."""
+        """Endpoints that failed each request, by the request's ticket. The value is true for a 5xx or a refusal."""
 
     def apply_report(self, endpoint: int, row: np.void, now_s: float) -> None:
         """Apply `row`, the scraper's latest report about an endpoint."""
@@ -158,7 +169,8 @@ class FailureDetector:
 
     def fail_try(self, ticket: int, endpoint: int, status: int, flags: str, now_s: float) -> None:
         """Record that a try of a request failed at an endpoint. Suspect the endpoint now if the connection failed."""
-        self._tries.setdefault(ticket, {})[endpoint] = status >= _SERVER_ERROR
+        by_status = status >= _SERVER_ERROR or is_refusal(status) or status in WRONG
+        self._tries.setdefault(ticket, {})[endpoint] = by_status
         if is_upstream(flags):
             self.suspect(endpoint, now_s)
 
@@ -175,27 +187,35 @@ class FailureDetector:
         blamed = (
             [first] if last != first and first not in tries and not unknown else []
         )  # the first choice was silent until another endpoint answered
-        if 0 < status < _SERVER_ERROR and not is_upstream(flags):
+        if status in WRONG and len(tries) <= 1:
+            self.doubted[last] = True
+        if 0 < status < _SERVER_ERROR and not (is_upstream(flags) or is_refusal(status) or status in WRONG):
+            self.doubted[last] = False
             if not (unknown and last == first):
                 self._suspects.reset(last)
                 self._answered_s[last], self._struck_s[last] = now_s, 0.0
             refused = [endpoint for endpoint, by_status in tries.items() if by_status and endpoint != last]
+            for endpoint in {*blamed, *tries} - {last}:
+                self._struck[endpoint] += 1
             blamed += [endpoint for endpoint in refused if self._suspects.strike(endpoint)]
-        elif (is_upstream(flags) and last not in tries) or (unlogged and status and self._strike_unseen(last, now_s)):
+        elif is_upstream(flags) and last not in tries:
+            blamed.append(last)
+        elif unlogged and status and self._strike_unseen(last, now_s, _WRONG_STRIKE if status in WRONG else 1.0):
+            self._struck[last] += 1
             blamed.append(last)
         for endpoint in blamed:
             self.suspect(endpoint, now_s)
         return bool(blamed)
 
-    def _strike_unseen(self, endpoint: int, now_s: float) -> bool:
-        """Count a 5xx that was not retried at another endpoint.
+    def _strike_unseen(self, endpoint: int, now_s: float, weight: float) -> bool:
+        """Count a 5xx or refusal that was not retried at another endpoint.
 
-        Return whether to suspect the endpoint that sent the 5xx. An endpoint is suspected only if another endpoint of
-        the same model has answered a request since the first such 5xx. A suspicion must also leave at least half of the
+        Return whether to suspect the endpoint that sent it. An endpoint is suspected only if another endpoint of
+        the same model has answered a request since the first of them. A suspicion must also leave at least half of the
         model's endpoints in use.
         """
         self._struck_s[endpoint] = self._struck_s[endpoint] or now_s
-        enough = self._suspects.strike(endpoint)
+        enough = self._suspects.strike(endpoint, weight)
         others = [one for one in self._fleet.having(self._fleet.served[endpoint]) if one != endpoint]
         excluded = sum(self._suspects.until_s[one] > now_s for one in others)
         answer = any(self._answered_s[one] >= self._struck_s[endpoint] for one in others)

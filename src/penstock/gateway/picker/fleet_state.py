@@ -80,14 +80,14 @@ class FleetState:
         self.tpot_now_s = self.endpoints["tpot_now_s"]
         self.learned = LearnedLengths(fleet)
         self.readiness = EndpointReadiness(fleet)
-        self._failures = FailureDetector(fleet, self.endpoints)
+        self.counters = PickCounters(count)
+        self._failures = FailureDetector(fleet, self.endpoints, self.counters.struck)
         self._leaks = LeakedPicks()
         self.outcomes: OutcomeBook | None = None
         # Requests in flight, and heaps of (time, ticket) for events that no log line reports.
         self.flights = InFlightRequests()
         self._first_tokens_due: list[tuple[float, int]] = []
         self._predicted_ends: list[tuple[float, int]] = []
-        self.counters = PickCounters(count)
         # The scraper's reports: sequence numbers published and applied, and a buffer for the policy.
         self._sequences, self._applied_sequences = tables.reports["sequence"], np.zeros(count, np.uint64)
         self._report_record = np.zeros(1, REPORT)
@@ -141,6 +141,10 @@ class FleetState:
         self.update(self._clock())
         index = self._index_of.get(address)
         return index is None or not self.endpoints[index]["accepts"] or self.endpoints[index]["ready_in_s"] == 0.0
+
+    def doubts(self, endpoint: int) -> bool:
+        """Return whether peers are asked too if an endpoint answers 400 or 422, because its last answer was one."""
+        return self._failures.doubted[endpoint]
 
     def release(self, ticket: int, ready_in_s: float) -> None:
         """Record that a request which waited for its model is forwarded now.

@@ -8,14 +8,14 @@ from typing import Final
 
 from penstock.routing.records import Records
 
-_BY_ENDPOINT: Final = ("picked", "answered", "failed", "moved", "prompt_bytes", "predicted_ttft_s")
+_BY_ENDPOINT: Final = ("picked", "answered", "failed", "moved", "struck", "prompt_bytes", "predicted_ttft_s")
 
 
 class PickCounters:
     """Counters of one picker. Some counters have a value per endpoint, and the others count for the whole fleet."""
 
     def __init__(self, endpoints: int) -> None:
-        self.picked, self.answered, self.failed, self.moved = ([0] * endpoints for _ in range(4))
+        self.picked, self.answered, self.failed, self.moved, self.struck = ([0] * endpoints for _ in range(5))
         self.in_flight, self.prompt_bytes = [0] * endpoints, [0] * endpoints
         self.predicted_ttft_s = [0.0] * endpoints
         self.decisions = self.refused = self.invalid = self.held = 0
@@ -61,7 +61,7 @@ class PickCounters:
             self.failed,
             self.moved,
         )
-        counts["in_flight"], counts["prompt_bytes"] = self.in_flight, self.prompt_bytes
+        counts["struck"], counts["in_flight"], counts["prompt_bytes"] = self.struck, self.in_flight, self.prompt_bytes
         counts["predicted_ttft_s"] = self.predicted_ttft_s
         state["decisions"], state["decide_s"] = self.decisions, self.decide_s
         state["refused"], state["invalid"], state["held"] = self.refused, self.invalid, self.held

@@ -42,6 +42,8 @@ class EndpointChoice(NamedTuple):  # a frozen dataclass takes three times as lon
     """Seconds that an endpoint may be silent before Envoy tries another one too."""
     streamed: bool = False
     """True if the response is known to be streamed."""
+    doubted: bool = False
+    """True if the first endpoint's last answer was a 400 or 422, so that its peers are asked too."""
     ready_in_s: float = 0.0
     """Seconds until the model of the first endpoint is expected to be awake; 0 if it is."""
 
@@ -274,7 +276,7 @@ class Picker:
         rest_s = 0.0 if request.stream else state.tpot_now_s.item(first) * flight.expected_output_tokens
         silent_s = silence_s(flight.ttft_s + rest_s, self._min_silence_s)
         ready_in_s = state.endpoints["ready_in_s"].item(first)
-        return EndpointChoice(model, order, ticket, silent_s, request.stream, ready_in_s)
+        return EndpointChoice(model, order, ticket, silent_s, request.stream, state.doubts(first), ready_in_s)
 
     def _explain_empty(self, model: str, subset: frozenset[int] | None) -> EndpointChoice | Rejection:
         """Return the result for a request for which the policy chose no endpoint.

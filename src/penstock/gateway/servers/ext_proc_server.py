@@ -22,12 +22,14 @@ from penstock.gateway.state.headers import (
     MODEL,
     PICKER,
     REASON,
+    RETRIED,
     SERVED,
     STREAMED,
     SUBSET,
     TICKET,
     TRY_TIMEOUT,
 )
+from penstock.gateway.state.refusals import WRONG
 from penstock.http_server import error_body
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ An existing connection would not show that the server still accepts connections.
 _DUPLEX: Final = processing_mode_pb2.ProcessingMode.FULL_DUPLEX_STREAMED
 _BUFFERED: Final = processing_mode_pb2.ProcessingMode.BUFFERED
 _OK: Final = 200
+_NO_LOCATION: Final = pb.HeaderMutation(remove_headers=["location", "content-location"])  # they name engines
 _NOT_READY: Final = Rejection(503, "no-endpoints", "no endpoint is ready", 1)
 
 
@@ -179,6 +182,7 @@ class _Conversation:
             # After the last endpoint of the list, Envoy tries one more, chosen by weight.
             headers += [(TRY_TIMEOUT, str(int(1000 * choice.silence_s))), (MAX_RETRIES, str(len(addresses)))]
             headers += [(STREAMED, "1")] if choice.streamed else []
+            headers += [(RETRIED, ",".join(map(str, WRONG)))] if choice.doubted else []
         return headers
 
     def _by_weight(self, model: str) -> EndpointChoice | Rejection:
@@ -219,7 +223,8 @@ class _Conversation:
         self._content_type = (kinds[0].raw_value.decode("latin-1") or kinds[0].value) if kinds else ""
         text = (status[0].raw_value or status[0].value.encode()) if status else b""
         self._status = int(text) if text.isdigit() else _OK
-        return [pb.ProcessingResponse(response_headers=pb.HeadersResponse())]
+        common = pb.CommonResponse(header_mutation=_NO_LOCATION)
+        return [pb.ProcessingResponse(response_headers=pb.HeadersResponse(response=common))]
 
     def _response_body(self, message: Any) -> list[Any]:  # noqa: ANN401 - generated
         part = message.response_body

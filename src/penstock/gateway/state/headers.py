@@ -19,6 +19,8 @@ TRY_TIMEOUT: Final = "x-envoy-upstream-rq-per-try-timeout-ms"
 """Header with the milliseconds that an endpoint may be silent before Envoy tries another one too."""
 MAX_RETRIES: Final = "x-envoy-max-retries"
 """Header with the number of tries after the first try."""
+RETRIED: Final = "x-envoy-retriable-status-codes"
+"""Header with further statuses with which Envoy tries another endpoint."""
 STREAMED: Final = "x-penstock-streamed"
 """Header that marks requests for a stream. Any other response may be silent until its last token."""
 TENANT: Final = ("x-penstock-tenant", "x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id")

@@ -26,7 +26,7 @@ class RequestOutcome(NamedTuple):
     endpoint: str
     status: int
     failed: bool
-    """Whether the response was 5xx or broke off. Failed requests pay nothing."""
+    """Whether the response was 5xx, a refusal (3xx, 401, 403, 429) or broke off. Failed requests pay nothing."""
     duration_s: float
     """Seconds from the sending to the endpoint to the end."""
     waited_s: float

@@ -47,8 +47,9 @@ COUNTS: Final = np.dtype(
     [
         ("picked", "i8"),
         ("ended", "i8"),
-        ("failed", "i8"),  # of the ended requests: 5xx or a broken connection
+        ("failed", "i8"),  # of the ended requests: 5xx, a broken connection or a refusal
         ("moved", "i8"),  # of the ended requests: served by another endpoint than the first choice
+        ("struck", "i8"),  # tries that this endpoint failed, refused or left silent, and another one answered
         ("in_flight", "i8"),
         ("prompt_bytes", "i8"),
         ("predicted_ttft_s", "f8"),  # summed over all picks

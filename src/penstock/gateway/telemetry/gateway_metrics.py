@@ -18,9 +18,13 @@ _COUNTS: Final[_Metrics] = {
     "penstock_answers_total": ("ended", "Picks whose response has ended."),
     "penstock_failed_answers_total": (
         "failed",
-        "Ended picks that failed: 5xx, a connection that the endpoint broke, or 404 for its model.",
+        "Ended picks that failed: 5xx, 3xx, 401, 403, 429, a connection that the endpoint broke, or 404 for its model.",
     ),
     "penstock_moved_answers_total": ("moved", "Ended picks that another endpoint answered."),
+    "penstock_struck_tries_total": (
+        "struck",
+        "Tries that the endpoint failed, refused or left silent, and that another endpoint answered.",
+    ),
     "penstock_in_flight_requests": ("in_flight", "Requests in flight at the endpoint."),
     "penstock_prompt_bytes_total": ("prompt_bytes", "Request body bytes sent to the endpoint."),
     "penstock_predicted_ttft_seconds_total": ("predicted_ttft_s", "Sum of the predicted times to first token."),
