@@ -86,6 +86,8 @@ class Stack:
     """How long the gateway serves after SIGTERM although its health checks fail."""
     watched: str | None = None
     """A file of addresses, read again when it changes."""
+    memory_bytes: int = 4 * 2**30
+    """Memory that the gateway may use, as a pod's limit says."""
 
 
 @dataclass
@@ -412,6 +414,7 @@ def _serve_gateway(stack: Stack) -> None:
         only_pick=stack.only_pick,
         more_paths=stack.more_paths,
         min_silence_s=stack.min_silence_s,
+        memory_bytes=stack.memory_bytes,
         module=module_paths(envoy_program()) if stack.protocol == "module" else ("", ""),
         traces=Traces(address=stack.traces, fraction=1.0) if stack.traces else None,
     )

@@ -83,6 +83,7 @@ void ENVOY(http_send_response)(envoy_filter f, uint32_t status, envoy_header *he
   for (size_t i = 0; i < count; i++)
     if (!strcmp(headers[i].key, "retry-after")) ((fake *)f)->retry_s = strtoll(headers[i].value, NULL, 10);
 }
+void ENVOY(http_set_buffer_limit)(envoy_filter f, uint64_t bytes) { (void)f, (void)bytes; }
 void ENVOY(http_clear_route_cache)(envoy_filter f) { (void)f; }
 bool ENVOY(http_filter_get_attribute_int)(envoy_filter f, int attribute, uint64_t *value) {
   (void)f, *value = attribute == ATTRIBUTE_RESPONSE_FLAGS ? fake_flags : 0;

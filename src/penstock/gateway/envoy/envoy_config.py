@@ -32,6 +32,8 @@ _MANAGER: Final = (
     "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
 )
 _ROUTES: Final = "fleet"
+_SMALL_WINDOW, _CONNECTION_WINDOW = 2**18, 2**20
+"""Bytes that a client may send over HTTP/2 before Envoy has read them: of one stream, and of one connection."""
 _FILE_LOG: Final = "type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog"
 ENDING: Final = f"%REQ({TICKET})% %RESPONSE_CODE% %RESPONSE_FLAGS% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\n"
 """Format of the access-log line that reports the end of a request to the picker that routed the request."""
@@ -111,6 +113,8 @@ class EnvoySettings:
     """Number of Envoy's worker threads. If None, Envoy starts one worker thread per core."""
     pick: bool = True
     """Whether pickers choose endpoints. If False, Envoy chooses endpoints by weight, as a baseline for measurements."""
+    memory_bytes: int = 4 * 2**30
+    """Memory that the gateway may use. Envoy's heap may have half of it, and bodies of one tenant an eighth."""
     module: tuple[str, str] = ("", "")
     """Paths of the module inside Envoy and of the compiled library that it calls, with the protocol `module`."""
 
@@ -118,6 +122,11 @@ class EnvoySettings:
     def inside(self) -> bool:
         """Whether a module inside Envoy chooses endpoints. Then each of Envoy's worker threads counts as a picker."""
         return self.pick and self.protocol == "module"
+
+    @property
+    def sample_every(self) -> int:
+        """Every such decision of the module is recorded with all its inputs; 0: none."""
+        return self.receipt_every if self.receipts is not None else 0
 
     def pipe(self, number: int) -> str:
         """Return the path of the pipe through which Envoy reports ended requests to picker `number`."""
@@ -144,18 +153,37 @@ def bootstrap(settings: EnvoySettings) -> Value:
             "lds_config": settings.watched_source("lds"),
             "cds_config": settings.watched_source("cds"),
         },
-        "overload_manager": {
-            "resource_monitors": [
-                {
-                    "name": "envoy.resource_monitors.global_downstream_max_connections",
-                    "typed_config": {
-                        "@type": "type.googleapis.com/envoy.extensions.resource_monitors."
-                        "downstream_connections.v3.DownstreamConnectionsConfig",
-                        "max_active_downstream_connections": 100_000,
-                    },
-                }
-            ]
-        },
+        "overload_manager": _overload_manager(settings.memory_bytes // 2),
+    }
+
+
+def _overload_manager(heap_bytes: int) -> Value:
+    """Return what Envoy does as its heap fills up: it frees pages, resets the largest streams, and refuses requests."""
+    monitors = (
+        ("global_downstream_max_connections", "downstream_connections.v3.DownstreamConnectionsConfig"),
+        ("fixed_heap", "fixed_heap.v3.FixedHeapConfig"),
+    )
+    limits = ({"max_active_downstream_connections": 100_000}, {"max_heap_size_bytes": heap_bytes})
+    shrink, full = {"threshold": {"value": 0.8}}, {"threshold": {"value": 0.95}}
+    largest = {"scaled": {"scaling_threshold": 0.85, "saturation_threshold": 0.95}}
+    actions = {"shrink_heap": shrink, "reset_high_memory_stream": largest, "stop_accepting_requests": full}
+    return {
+        "refresh_interval": "0.1s",
+        "buffer_factory_config": {"minimum_account_to_track_power_of_two": 20},
+        "resource_monitors": [
+            {
+                "name": f"envoy.resource_monitors.{name}",
+                "typed_config": {"@type": f"type.googleapis.com/envoy.extensions.resource_monitors.{kind}", **limit},
+            }
+            for (name, kind), limit in zip(monitors, limits, strict=True)
+        ],
+        "actions": [
+            {
+                "name": f"envoy.overload_actions.{name}",
+                "triggers": [{"name": "envoy.resource_monitors.fixed_heap", **when}],
+            }
+            for name, when in actions.items()
+        ],
     }
 
 
@@ -236,6 +264,12 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
         "request_timeout": "120s",
         "stream_idle_timeout": f"{STREAM_IDLE_S}s",
         "common_http_protocol_options": {"idle_timeout": "600s"},
+        "http2_protocol_options": {
+            "max_concurrent_streams": 100,
+            # Envoy buffers at most this much of a body. The module sets the limit of a body itself.
+            "initial_stream_window_size": _SMALL_WINDOW if settings.inside else BUFFER_BYTES,
+            "initial_connection_window_size": _CONNECTION_WINDOW if settings.inside else BUFFER_BYTES,
+        },
         # An external Envoy does not learn which endpoints are up.
         "http_filters": [
             *health_filters(has_readiness=settings.only_pick is None),
@@ -251,7 +285,7 @@ def _manager(fleet: RoutedFleet, settings: EnvoySettings, access: Access | None)
 
 def _pick_filter(fleet: RoutedFleet, settings: EnvoySettings) -> Value:
     if settings.protocol == "module":
-        return module_filter(str(settings.folder), settings.pickers, *settings.module)
+        return module_filter(str(settings.folder), settings.pickers, settings.memory_bytes // 8, *settings.module)
     waits_s = 0.0 if settings.only_pick is not None else 2 * fleet.hold_s + fleet.wake_hold_s
     return ext_proc_filter(settings.pick_timeout_s + waits_s, full_duplex=settings.protocol == "ext_proc")
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from penstock.gateway.envoy.clusters import PICKERS, Value
+from penstock.gateway.envoy.clusters import BUFFER_BYTES, PICKERS, Value
 from penstock.gateway.state.headers import MODEL, STRIPPED, TENANT
 
 _FILTERS: Final = "type.googleapis.com/envoy.extensions.filters.http"
@@ -76,17 +76,18 @@ def ext_proc_filter(timeout_s: float, *, full_duplex: bool) -> Value:
     }
 
 
-def module_config(folder: str, workers: int, library: str) -> str:
-    """Return the configuration of the module: a line each for folder, workers, library and reserved headers."""
-    return f"{folder}\n{workers}\n{library}\n{','.join(STRIPPED)},"
+def module_config(folder: str, workers: int, library: str, tenant_bytes: int = 2**27) -> str:
+    """Return the configuration of the module: a line each for folder, workers, library, reserved headers and budget."""
+    return f"{folder}\n{workers}\n{library}\n{','.join(STRIPPED)},\n{BUFFER_BYTES} {tenant_bytes}"
 
 
-def module_filter(folder: str, workers: int, module: str, library: str) -> Value:
+def module_filter(folder: str, workers: int, tenant_bytes: int, module: str, library: str) -> Value:
     """Return a filter that chooses endpoints itself, by a module that Envoy loads.
 
-    The module reads the gateway's tables in `folder`, and calls the policy of the compiled library.
+    The module reads the gateway's tables in `folder`, and calls the policy of the compiled library. Bodies of a tenant
+    may have `tenant_bytes` in memory, and all bodies twice as many.
     """
-    value = module_config(folder, workers, library)
+    value = module_config(folder, workers, library, tenant_bytes)
     config = {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": value}
     return {
         "name": "penstock.pick",

@@ -30,6 +30,7 @@ enum { ATTRIBUTE_RESPONSE_FLAGS = 17, ATTRIBUTE_UPSTREAM_ADDRESS = 41 };
 size_t ENVOY(http_get_body_chunks_size)(envoy_filter, int body);
 bool ENVOY(http_get_body_chunks)(envoy_filter, int body, envoy_bytes *chunks);
 bool ENVOY(http_get_header)(envoy_filter, int of, envoy_bytes key, envoy_bytes *value, size_t index, size_t *count);
+void ENVOY(http_set_buffer_limit)(envoy_filter, uint64_t bytes);
 size_t ENVOY(http_get_headers_size)(envoy_filter, int of);
 bool ENVOY(http_get_headers)(envoy_filter, int of, envoy_header *headers);
 bool ENVOY(http_set_header)(envoy_filter, int of, envoy_bytes key, envoy_bytes value);

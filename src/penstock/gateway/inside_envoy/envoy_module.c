@@ -9,6 +9,7 @@
 #include "body_scan.h"
 #include "shared_state.h"
 #include "held_requests.h"
+#include "kept_bytes.h"
 #include "read_headers.h"
 #include "table_files.h"
 
@@ -24,6 +25,7 @@ FUNCTIONS(DECLARE)
 static struct {
   char folder[512], reserved[512]; /* headers that clients may not set, each ended by a comma */
   int workers;
+  long long most_bytes; /* of a body */
   const _Atomic int64_t *generation; /* of the newest fleet, which Python writes */
   _Atomic(table *) current;
   table *retired[RETIRED];
@@ -57,6 +59,7 @@ enum { GOES_ON, IS_ANSWERED, IS_HELD }; /* what was decided about a request */
 typedef struct request {
   body_scan scan;
   asked asked;
+  kept_bytes kept;
   worker *w;
   int64_t ids[MAX_CHOSEN], cached[MAX_CHOSEN];
   int chosen, place, status, served_by; /* index of the endpoint that answered, in `ids`; -1: none of them */
@@ -698,8 +701,11 @@ static const char *open_library(const char *path) {
  * headers, one per line. */
 static const char *open_module(const char *config, char *library) {
   size_t size = 8;
-  if (sscanf(config, "%511[^\n]\n%d\n%511[^\n]\n%511[^\n]", module.folder, &module.workers, library, module.reserved) != 4)
+  long long budget;
+  if (sscanf(config, "%511[^\n]\n%d\n%511[^\n]\n%511[^\n]\n%lld %lld", module.folder, &module.workers, library, module.reserved,
+             &module.most_bytes, &budget) != 6)
     return "no configuration: ";
+  kept.most_of_tenant = budget;
   if (module.workers < 1 || module.workers > MAX_WORKERS) return "too many worker threads: ";
   const char *wrong = open_library(library);
   if (wrong) return wrong;
@@ -754,6 +760,7 @@ const void *ON_FILTER(new)(const void *config, envoy_filter f) {
 }
 void ON_FILTER(destroy)(const void *m) {
   request *r = (request *)(uintptr_t)m;
+  forget_bytes(&r->kept);
   let_go(&r->held);
   free(r);
 }
@@ -761,6 +768,8 @@ void ON_FILTER(destroy)(const void *m) {
 int ON_FILTER(request_headers)(envoy_filter f, void *m, bool end) {
   request *r = m;
   read_headers(f, module.reserved, &r->asked);
+  if (!end) ENVOY(http_set_buffer_limit)(f, (uint64_t)module.most_bytes); /* over HTTP/2 it would be the window */
+  if (r->asked.tenant_length) r->kept.tenant = 1 + (int)(scan_hash(r->asked.tenant, r->asked.tenant_length) % (KEPT_TENANTS - 1));
   if (!r->w || !end) return r->w ? HEADERS_STOP : HEADERS_CONTINUE;
   table *t = enter(r->w);
   if (t->header->names > 1) { /* without a body there is nothing to decide, but routes need a model */
@@ -784,10 +793,20 @@ static void each_piece(envoy_filter f, int body, request *r, void (*with)(reques
 
 static void scan_request(request *r, const char *p, size_t length) { scan_piece(&r->scan, p, length); }
 
+/* Answers a request whose body would not fit the budget of its tenant, or of all. */
+static int refuse_bytes(envoy_filter f, request *r) {
+  r->decided = true, r->w->state->refused++;
+  note_request(r, enter(r->w), NULL, penstock_module_clock());
+  leave(r->w);
+  answer(f, r, 429, "too-many-bytes", 1, "Too many bytes of requests are under way. Retry after 1 s.");
+  return BODY_STOP;
+}
+
 int ON_FILTER(request_body)(envoy_filter f, void *m, bool end) {
   request *r = m;
   if (!r->w || r->decided) return BODY_CONTINUE;
   each_piece(f, RECEIVED_REQUEST_BODY, r, scan_request);
+  if (!keep_bytes(&r->kept, (int64_t)r->scan.bytes)) return refuse_bytes(f, r);
   if (!end) return BODY_STOP_AND_BUFFER;
   int decided = decide(f, r);
   return decided == GOES_ON ? BODY_CONTINUE : decided == IS_HELD ? BODY_STOP_AND_BUFFER : BODY_STOP;
@@ -810,6 +829,7 @@ int ON_FILTER(response_headers)(envoy_filter f, void *m, bool end) {
   request *r = m;
   r->status = (int)number_in(f, RESPONSE_HEADERS, ":status");
   r->ended = end;
+  forget_bytes(&r->kept); /* Envoy tries no other endpoint from now on */
   if (r->sent && r->status < 500) judge_tries(f, r, penstock_module_clock(), false);
   return HEADERS_CONTINUE;
 }
