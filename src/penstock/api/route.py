@@ -2,14 +2,11 @@
 
 import json
 import logging
-import os
-import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -32,8 +29,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _REMOVED: Final = "ext_authz"
-_PREFIX: Final = "penstock-"
-"""Prefix of the name of a gateway's folder. The rest of the name is the process id of the gateway."""
 
 
 def routed_fleet(asked: AskedFleet, generation: int = 0, *, follow_names: bool = False) -> "RoutedFleet":
@@ -180,6 +175,7 @@ def envoy_settings(options: GatewayOptions, folder: Path, *, wakes_models: bool 
     from penstock.gateway.envoy.envoy_config import PICK_PROTOCOLS, EnvoySettings  # noqa: PLC0415 - needs the extra
     from penstock.gateway.envoy.inference_paths import validate_paths  # noqa: PLC0415 - needs the extra
     from penstock.gateway.envoy.tracing import Traces  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.machine_limits import usable_bytes, usable_processors  # noqa: PLC0415 - needs the extra
     from penstock.gateway.state.access_rules import Certificate  # noqa: PLC0415 - needs the extra
 
     if options.protocol == _REMOVED:
@@ -199,10 +195,15 @@ def envoy_settings(options: GatewayOptions, folder: Path, *, wakes_models: bool 
     protocol = "module" if module else options.protocol or usual
     if not 1 <= options.pickers <= 64:  # beyond any machine's cores
         raise UsageError(f"--pickers is {options.pickers}; use a number from 1 to 64")
+    workers = options.workers or min(64, usable_processors())
+    if not 1 <= workers <= 64:
+        raise UsageError(f"--workers is {workers}; use a number from 1 to 64")
     return EnvoySettings(
         listen=options.listen,
         folder=folder,
-        pickers=min(64, os.cpu_count() or 1) if module else options.pickers,
+        pickers=workers if module else options.pickers,
+        concurrency=workers,
+        memory_bytes=usable_bytes(),
         module=module or ("", ""),
         protocol=next(known for known in PICK_PROTOCOLS if known == protocol),
         access_log=_absolute(options.access_log),
@@ -254,19 +255,6 @@ def _refuse_missing_folders(options: GatewayOptions) -> None:
             )
 
 
-def _memory_folder() -> str | None:
-    """Return a directory in memory (tmpfs), or None if the machine has none."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a folder of our own is made in it
-
-
-def remove_leftovers(memory: Path) -> None:
-    """Remove the folders of gateways that were killed, because these folders hold keys of clients and engines."""
-    for folder in memory.glob(f"{_PREFIX}*-*"):
-        owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(folder, ignore_errors=True)
-
-
 def route(
     fleet: AskedFleet,
     options: GatewayOptions | None = None,
@@ -284,14 +272,15 @@ def route(
     _refuse_missing_folders(chosen)
     watched = None if isinstance(fleet, Fleet) else Path(fleet)
 
-    memory = _memory_folder()
-    if memory is not None:
-        remove_leftovers(Path(memory))
-    prefix = f"{_PREFIX}{os.getpid()}-"
-    with TemporaryDirectory(prefix=prefix, dir=memory, ignore_cleanup_errors=True) as folder:
-        _require_extra()
-        wakes_models = bool(routed_fleet(fleet, follow_names=chosen.follow_names).devices)
-        settings = envoy_settings(chosen, Path(folder), wakes_models=wakes_models)
+    _require_extra()
+    from penstock.gateway.gateway_folder import gateway_folder  # noqa: PLC0415 - needs the extra
+    from penstock.gateway.inside_envoy.module_table import reserved_bytes  # noqa: PLC0415 - needs the extra
+
+    first = routed_fleet(fleet, follow_names=chosen.follow_names)
+    settings = envoy_settings(chosen, folder=Path(), wakes_models=bool(first.devices))
+    needed = reserved_bytes(first, settings.pickers, samples=settings.sample_every > 0) if settings.inside else 0
+    with gateway_folder(needed) as folder:
+        settings = replace(settings, folder=folder)
         from penstock.gateway.supervisor import Supervisor  # noqa: PLC0415 - needs the extra
 
         def read(made: int) -> "RoutedFleet":

@@ -21,7 +21,7 @@ from penstock.gateway.envoy.envoy_config import EnvoySettings
 from penstock.gateway.envoy.health_routes import READY_FILE
 from penstock.gateway.envoy_admin import ask_admin, envoy_ready, stats
 from penstock.gateway.inside_envoy.ended_ring import EndedRing
-from penstock.gateway.inside_envoy.module_table import shared_tables, write_module_table
+from penstock.gateway.inside_envoy.module_table import reserve_tables, shared_tables, write_module_table
 from penstock.gateway.servers.picker_process import draining_file, run_picker
 from penstock.gateway.state.access_rules import access_of
 from penstock.gateway.state.addresses import split_address
@@ -175,8 +175,7 @@ class Supervisor:
         return command if threads is None else [*command, "--concurrency", str(threads)]
 
     def _write_module_table(self, fleet: RoutedFleet, before: RoutedFleet | None) -> None:
-        settings = self._settings
-        every = settings.receipt_every if settings.receipts is not None else 0
+        settings, every = self._settings, self._settings.sample_every
         write_module_table(settings.folder, fleet, settings.pickers, settings.min_silence_s, before, sample_every=every)
 
     def _await(self, is_up: Callable[[], bool], name: str) -> None:
@@ -266,6 +265,9 @@ class Supervisor:
             files = envoy_files(fleet, self._settings, access)
             # Validate without certificates. Envoy keeps the last valid one, and an invalid one must not block a reload.
             self._validate({name: content for name, content in files.items() if name != CERTIFICATES})
+            if self._settings.inside:
+                settings = self._settings
+                reserve_tables(settings.folder, fleet, settings.pickers, sample_every=settings.sample_every)
             write_files(self._settings.folder, fleet, files)
             if self._settings.inside:
                 self._write_module_table(fleet, self.fleet)

@@ -1,10 +1,7 @@
 """What a fleet file says is what pickers and Envoy are told."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +12,13 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 from penstock.api.arguments.fleet_argument import fleet_choice, placed_pool
 from penstock.api.emulate import emulated_fleet, emulated_replicas
 from penstock.api.options.gateway_options import GatewayOptions
-from penstock.api.route import envoy_document, envoy_settings, remove_leftovers, route, routed_fleet
+from penstock.api.route import envoy_document, envoy_settings, route, routed_fleet
 from penstock.errors import PenstockError, UsageError
 from penstock.fleet.deployment import Parallelism
 from penstock.fleet.pools import Fleet
 from penstock.gateway.envoy.config_files import envoy_files, static_document
 from penstock.gateway.envoy.envoy_binary import envoy_program, validate
+from penstock.gateway.gateway_folder import gateway_folder
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.supervisor import Supervisor, write_files
 from penstock.simulation.loop.initial_visibility import endpoints_of
@@ -190,21 +188,29 @@ def test_a_port_that_is_taken_is_refused_before_anything_starts(fleet: Fleet, tm
 
 
 def test_a_gateway_that_cannot_start_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.api.route._memory_folder", lambda: str(tmp_path))
+    monkeypatch.setattr("penstock.gateway.gateway_folder._places", lambda: [tmp_path])
     with pytest.raises(PenstockError, match="nowhere"):
         route(tmp_path / "nowhere.yaml")
     assert not list(tmp_path.iterdir())
 
 
-def test_folders_of_killed_gateways_are_removed_and_no_others(tmp_path: Path) -> None:
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    for name in (f"penstock-{ended.pid}-a", f"penstock-{os.getpid()}-b", "penstock-other", "elsewhere"):
+def test_only_folders_of_killed_gateways_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.gateway.gateway_folder._places", lambda: [tmp_path])
+    for name in ("penstock-killed", "penstock-other", "elsewhere"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "keys.json").write_text("{}")
-    remove_leftovers(tmp_path)
-    left = {folder.name for folder in tmp_path.iterdir()}
-    assert left == {f"penstock-{os.getpid()}-b", "penstock-other", "elsewhere"}
+    (tmp_path / "penstock-killed" / "lock").touch()
+    with gateway_folder(0) as first, gateway_folder(0) as second:
+        left = {folder.name for folder in tmp_path.iterdir()}
+        assert left == {first.name, second.name, "penstock-other", "elsewhere"}
+
+
+def test_workers_are_those_of_the_pod_or_as_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.gateway.machine_limits.usable_processors", lambda: 3)
+    assert envoy_settings(GatewayOptions(), folder=tmp_path).pickers == 3
+    assert envoy_settings(GatewayOptions(workers=5), folder=tmp_path).pickers == 5
+    with pytest.raises(UsageError, match="from 1 to 64"):
+        envoy_settings(GatewayOptions(workers=65), folder=tmp_path)
 
 
 def test_pickers_decide_where_the_module_cannot_and_the_log_says_why(

@@ -24,6 +24,13 @@ class GatewayOptions:
     pickers: int = option(
         "Number of picker processes, if Envoy asks pickers. Each uses one core.", default=1, metavar="N", min=1, max=64
     )
+    workers: int | None = option(
+        "Number of Envoy's worker threads. Default: the processors that the machine or the pod allows, at most 64.",
+        default=None,
+        metavar="N",
+        min=1,
+        max=64,
+    )
     protocol: str | None = option(
         "How Envoy chooses endpoints: by its own module (module), or by asking a picker, as a stream (ext_proc) or "
         "with the whole body (ext_proc_buffered). Default: module; ext_proc_buffered where Envoy cannot load it; "

@@ -15,7 +15,15 @@ import numpy as np
 from penstock.compiled.c_header import record_struct
 from penstock.gateway.inside_envoy.ended_ring import ENDED, RING_HEAD, RING_RECORDS
 from penstock.gateway.state.routed_fleet import RoutedFleet
-from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT, EndpointTables, carry_over, shared_array
+from penstock.gateway.state.shared_tables import (
+    COUNTS,
+    PICKER_STATE,
+    REPORT,
+    EndpointTables,
+    carry_over,
+    map_reserved,
+    shared_array,
+)
 from penstock.routing.admission import hold_seconds
 from penstock.routing.prefix_blocks import HOLDERS_PER_WORD, PREFIX_BLOCK
 from penstock.routing.records import (
@@ -159,9 +167,10 @@ class ModuleTable:
         return np.frombuffer(self._map, dtype, int(self.header[count]), int(self.header[f"at_{name}"]))
 
 
-def _new_header(fleet: RoutedFleet, workers: int, min_silence_s: float) -> Records:
+def _new_header(fleet: RoutedFleet, workers: int, min_silence_s: float, sample_every: int) -> Records:
     header = np.zeros(1, MODULE_HEADER)
-    count = len(fleet.addresses)
+    count, sampling = len(fleet.addresses), workers if sample_every else 0
+    header["sample_every"] = sample_every
     words = -(-count // HOLDERS_PER_WORD)
     sizes = {
         "endpoints": count * ENDPOINT.itemsize,
@@ -174,10 +183,10 @@ def _new_header(fleet: RoutedFleet, workers: int, min_silence_s: float) -> Recor
         "names": len(fleet.names) * NAME.itemsize,
         "classes": len(fleet.classes) * ROUTE_CLASS.itemsize,
         "samples": workers * SAMPLE.itemsize,
-        "sampled_requests": workers * REQUEST.itemsize,
-        "sampled_parameters": workers * PARAMETERS.itemsize,
-        "sampled_endpoints": workers * count * ENDPOINT.itemsize,
-        "sampled_hits": workers * count * 8,
+        "sampled_requests": sampling * REQUEST.itemsize,
+        "sampled_parameters": sampling * PARAMETERS.itemsize,
+        "sampled_endpoints": sampling * count * ENDPOINT.itemsize,
+        "sampled_hits": sampling * count * 8,
     }
     at = MODULE_HEADER.itemsize
     for name, size in sizes.items():
@@ -190,6 +199,24 @@ def _new_header(fleet: RoutedFleet, workers: int, min_silence_s: float) -> Recor
     header["min_silence_s"], header["shed_fraction"] = min_silence_s, SHED_FRACTION
     header["hold_share"] = hold_seconds(1.0, np.inf)
     return header
+
+
+def reserve_tables(folder: Path, fleet: RoutedFleet, workers: int, *, sample_every: int = 0) -> None:
+    """Reserve the room of a fleet's tables. Raise an error if there is too little."""
+    map_reserved(table_file(folder, fleet.generation), _table_bytes(fleet, workers, sample_every))
+    shared_tables(folder, fleet, workers)
+
+
+def _table_bytes(fleet: RoutedFleet, workers: int, sample_every: int) -> int:
+    return int(_new_header(fleet, workers, 0.0, sample_every)["total_bytes"][0])
+
+
+def reserved_bytes(fleet: RoutedFleet, workers: int, *, samples: bool) -> int:
+    """Return the bytes of all tables of a gateway: of three generations of the fleet, and of the rings."""
+    count = len(fleet.addresses)
+    generation = _table_bytes(fleet, workers, int(samples)) + count * (REPORT.itemsize + workers * COUNTS.itemsize)
+    ring = RING_HEAD.itemsize + RING_RECORDS * ENDED.itemsize + PICKER_STATE.itemsize
+    return 3 * generation + workers * ring
 
 
 def write_module_table(
@@ -205,11 +232,11 @@ def write_module_table(
 
     `before` is the fleet that was reloaded. What was learned about its endpoints is kept.
     """
-    path, header = table_file(folder, fleet.generation), _new_header(fleet, workers, min_silence_s)
-    header["sample_every"] = sample_every
-    with path.open("wb") as file:
-        file.truncate(int(header["total_bytes"][0]))
-        file.write(header.tobytes())
+    path = table_file(folder, fleet.generation)
+    header = _new_header(fleet, workers, min_silence_s, sample_every)
+    whole = np.frombuffer(map_reserved(path, int(header["total_bytes"][0])), np.uint8)
+    whole[:] = 0  # a gateway that was killed may have left its table
+    whole[: header.nbytes] = header.view(np.uint8)
     table = ModuleTable(path)
     table.endpoints[:] = fleet.endpoints
     table.parameters[:] = fleet.parameters(1)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from penstock.errors import UsageError
 from penstock.routing.records import CLASSES, Records
 
 REPORT: Final = np.dtype(
@@ -100,15 +101,33 @@ class EndpointTables(NamedTuple):
 
 def shared_array(path: Path, dtype: np.dtype[np.void], shape: tuple[int, ...]) -> Records:
     """Map a shared file into memory, and return it as an array. Create or resize the file if needed."""
-    size = int(np.prod(shape)) * dtype.itemsize
+    return np.frombuffer(map_reserved(path, int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape)
+
+
+def map_reserved(path: Path, size: int) -> mmap.mmap:
+    """Map a shared file of a size into memory. Create or resize it if needed, and reserve its room.
+
+    Whoever writes to a page for which there is no room is killed by SIGBUS.
+    """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         if os.fstat(descriptor).st_size != size:
             os.ftruncate(descriptor, size)
-        mapped = mmap.mmap(descriptor, size)
+            _reserve(descriptor, size)
+        return mmap.mmap(descriptor, size)
+    except OSError as error:
+        path.unlink()
+        raise UsageError(
+            f"{path}: no room for a table of {size / 1e6:.1f} MB ({error.strerror}); enlarge the memory behind "
+            f"{path.parent.parent}, or use fewer --workers"
+        ) from None
     finally:
         os.close(descriptor)
-    return np.frombuffer(mapped, dtype).reshape(shape)
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):  # not on macOS
+        os.posix_fallocate(descriptor, 0, size)
 
 
 def carry_over(before: Sequence[str], then: EndpointTables, after: Sequence[str], now: EndpointTables) -> None:
