@@ -11,13 +11,12 @@ from key_meanings import KEY_MEANINGS
 
 import penstock
 from penstock.fleet.fleet_file import FLEET_FILE
-from penstock.gateway.inside_envoy.ended_reader import lost_outcome_lines
 from penstock.gateway.state.request_outcome import RequestOutcome, outcome_rows
 from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet, RoutedPool
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
 from penstock.gateway.telemetry.autoscaling import DesiredReplicas
 from penstock.gateway.telemetry.cost_metrics import SETTLE_EVERY_S
-from penstock.gateway.telemetry.gateway_metrics import metrics_page
+from penstock.gateway.telemetry.gateway_metrics import lost_lines, metrics_page
 from penstock.gateway.telemetry.scraper import ENVOY_COUNTERS
 from penstock.gateway.telemetry.usage_metrics import UsageMetrics
 from penstock.planning.spec.plan_file import PLAN_FILE
@@ -159,7 +158,7 @@ def metrics_reference() -> str:
     envoy = dict.fromkeys(ENVOY_COUNTERS.values(), 0.0)
     counts, states = np.zeros((1, 1), COUNTS), np.zeros(1, PICKER_STATE)
     tables = np.zeros(1, REPORT), counts, states
-    more = [*_usage(fleet).lines(), *lost_outcome_lines(0)]
+    more = [*_usage(fleet).lines(), *lost_lines(0)]
     page = metrics_page(fleet, *tables, envoy, DesiredReplicas(fleet), more).decode()
     lines = [
         "# Metrics of the gateway",

@@ -35,7 +35,7 @@ from penstock.billing.step_seconds import StepCoefficients, TokenWork, token_wor
 from penstock.errors import UsageError
 from penstock.fleet.pools import Fleet, Pool
 from penstock.gateway.picker.decision_receipts import ends_cut, refuse_copies
-from penstock.gateway.picker.recorded_outcomes import Meter, RecordedTraffic, read_traffic
+from penstock.gateway.picker.recorded_outcomes import Meter, ReceiptGap, RecordedTraffic, read_traffic
 from penstock.gateway.state.request_outcome import RequestOutcome
 from penstock.report.bill import InvoiceDocument, render_bill
 
@@ -129,6 +129,7 @@ def bill(
     chosen = fleet_choice(fleet)
     traffic = read_traffic(paths)
     outcomes, period = _in_period(traffic.outcomes, start, end)
+    _refuse_gaps(traffic.gaps, period)
     _check_pools(chosen, outcomes, replica_hours or {})
     charged = [one for one in outcomes if _is_charged(one)]
     models = {pool.name: pool.model for pool in chosen.pools}
@@ -169,6 +170,19 @@ def _api_price(price: str | tuple[float, float] | None) -> PricePerMtok | None:
             f"--api-usd-per-mtok is '{price}'; write dollars per million input and output tokens, such as 0.60,0.60"
         )
     return PricePerMtok(input_usd_per_mtok=input_usd, output_usd_per_mtok=output_usd)
+
+
+def _refuse_gaps(gaps: Sequence[ReceiptGap], period: BilledPeriod) -> None:
+    """Raise an error if requests of the period are missing in a file, because it would charge the others for them."""
+    for gap in gaps:
+        if gap.from_unix_s < period.end_unix_s and gap.to_unix_s > period.start_unix_s:
+            first, last = (
+                datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") for at in (gap.from_unix_s, gap.to_unix_s)
+            )
+            raise UsageError(
+                f"{gap.file} lacks {gap.lost} requests between {first} and {last}, when it could not be written; "
+                f"bill the time before (--to {first}) and after (--from {last})"
+            )
 
 
 def _in_period(

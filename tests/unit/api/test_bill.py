@@ -250,3 +250,13 @@ def test_copies_empty_files_and_foreign_files_are_refused(tmp_path: Path) -> Non
         bill([written(tmp_path, name="empty.jsonl")], FLEET)
     with pytest.raises(UnreadableFile, match=r"mi300x\.yaml, line 1"):
         bill([FLEET], FLEET)
+
+
+def test_a_period_with_missing_requests_is_refused(tmp_path: Path) -> None:
+    """Attack: a bill of 300 of 1,336 requests looked like any other."""
+    gap = {"version": 3, "gap": {"from_unix_s": BEGUN_S + 100, "to_unix_s": BEGUN_S + 200, "lost": 7}}
+    path = written(tmp_path, gap)
+    with pytest.raises(UsageError, match=r"lacks 7 requests .*--to .*--from") as refused:
+        bill([path], FLEET, start="2026-11-01", end="2026-11-01T01:00")
+    assert "\n" not in str(refused.value)
+    assert bill([path], FLEET, start="2026-11-01T00:30", end="2026-11-01T01:00").invoice.rent_usd > 0

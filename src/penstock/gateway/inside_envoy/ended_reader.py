@@ -9,7 +9,6 @@ from typing import Final
 from penstock.gateway.inside_envoy.ended_ring import EndedRing
 from penstock.gateway.inside_envoy.module_outcomes import ModuleOutcomes
 from penstock.gateway.state.routed_fleet import RoutedFleet
-from penstock.prometheus_text import metric_lines
 from penstock.routing.records import Records
 
 _EVERY_S: Final = 0.1
@@ -44,17 +43,12 @@ class EndedReader:
         if self._reports is not None:
             self._outcomes.write(self.ring.drain(), self._reports)
 
-    def lines(self) -> list[str]:
-        """Return the lines of the metrics page about the rings."""
-        return lost_outcome_lines(self.ring.dropped)
+    @property
+    def lost(self) -> int:
+        """Number of ended requests that were not read in time, or whose receipts could not be written."""
+        return self.ring.dropped + self._outcomes.lost
 
     def close(self) -> None:
         """Read the last records and close the files."""
         self.read()
         self._outcomes.close()
-
-
-def lost_outcome_lines(lost: int) -> list[str]:
-    """Return the lines of the metrics page about ended requests that were not read in time."""
-    text = "Ended requests that metrics, receipts and the bill do not have, because they were not read in time."
-    return metric_lines("penstock_lost_outcomes_total", [("", float(lost))], text)

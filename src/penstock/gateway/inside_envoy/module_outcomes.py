@@ -11,8 +11,9 @@ import numpy as np
 from penstock.gateway.inside_envoy.ended_ring import FAILED, GENERATES, LEFT, REFUSED, STREAMED, RingRecord
 from penstock.gateway.inside_envoy.module_table import ModuleTable, table_file
 from penstock.gateway.picker.decision_receipts import ReceiptBook
-from penstock.gateway.picker.outcome_receipts import OutcomeBook
+from penstock.gateway.picker.outcome_receipts import OutcomeBook, gap_line
 from penstock.gateway.picker.outcome_rules import ENDED_REQUEST, EndedRequest
+from penstock.gateway.picker.receipt_file import ReceiptFile
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.routing.records import Records
 
@@ -29,7 +30,8 @@ class ModuleOutcomes:
     """Publisher of ended requests, and writer of one file of receipts if there is a path."""
 
     def __init__(self, path: Path | None, publish: Callable[[Records], None]) -> None:
-        self._path, self._publish = path, publish
+        self._publish = publish
+        self._file = None if path is None else ReceiptFile(path, gap_line)
         self._outcomes = OutcomeBook(publish=publish)
         self._names: dict[int, tuple[list[str], list[str]]] = {}
         """Models and adapters, and classes, of each generation."""
@@ -45,8 +47,8 @@ class ModuleOutcomes:
         self._pools |= zip(fleet.addresses, fleet.pools, strict=True)
         self._tables = [*self._tables[-1:], ModuleTable(table_file(folder, fleet.generation))]
         self.close()
-        if self._path is not None:
-            self._book = ReceiptBook(self._path, 1, fleet.addresses, meters=True, publish=self._publish)
+        if self._file is not None:
+            self._book = ReceiptBook(self._file, 1, fleet.addresses, meters=True, publish=self._publish)
             self._outcomes = self._book.outcomes
 
     def write(self, rows: Records, reports: Records) -> None:
@@ -59,6 +61,11 @@ class ModuleOutcomes:
             for decision in table.take_samples():
                 self._book.add(*decision, addresses=_addresses(table))
         self._book.outcomes.tick(time.monotonic(), self._addresses, reports)
+
+    @property
+    def lost(self) -> int:
+        """Number of ended requests whose receipts could not be written."""
+        return 0 if self._file is None else self._file.lost
 
     def _read(self, rows: Records) -> Records:
         """Return ended requests with their labels, without those of unknown fleets or models and wrong requests."""

@@ -166,9 +166,10 @@ typedef struct penstock_picker_state {
   int64_t unknown_tickets;
   int64_t dropped_flights;
   int64_t held;
+  int64_t lost_outcomes;
   double class_price[4];
   double class_kept[4];
 } penstock_picker_state;
-PENSTOCK_SIZE(penstock_picker_state, 128);
+PENSTOCK_SIZE(penstock_picker_state, 136);
 
 #endif

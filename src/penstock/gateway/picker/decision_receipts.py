@@ -4,15 +4,15 @@ import base64
 import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from penstock.errors import UnreadableFile, UsageError
-from penstock.gateway.picker.outcome_receipts import OutcomeBook
+from penstock.gateway.picker.outcome_receipts import OutcomeBook, gap_line
+from penstock.gateway.picker.receipt_file import ReceiptFile
 from penstock.routing.records import ENDPOINT, PARAMETERS, REJECTED, REQUEST, Records
 from penstock.routing.replay import PickSample
 
@@ -20,7 +20,6 @@ FOREIGN: Final = (
     "not a receipt of this version, or changed since; read it with the penstock that wrote it, "
     "or write new ones with `penstock route --receipts FILE`"
 )
-_PIECE_BYTES: Final = 1 << 16
 _ARRAYS: Final = {
     "request": REQUEST,
     "endpoints": ENDPOINT,
@@ -35,7 +34,7 @@ class ReceiptBook:
 
     def __init__(
         self,
-        path: Path,
+        path: Path | ReceiptFile,
         every: int,
         addresses: tuple[str, ...],
         *,
@@ -44,9 +43,8 @@ class ReceiptBook:
         publish: Callable[[Records], None] | None = None,
     ) -> None:
         self._every, self.count, self._addresses = every, count, addresses
-        _drop_incomplete_line(path)
-        self._file: IO[str] | None = path.open("a", encoding="ascii", buffering=1)
-        self.outcomes = OutcomeBook(self._write, meters=meters, publish=publish)
+        self.file = ReceiptFile(path, gap_line) if isinstance(path, Path) else path
+        self.outcomes = OutcomeBook(self.file.write, meters=meters, publish=publish)
 
     def add(
         self,
@@ -62,28 +60,16 @@ class ReceiptBook:
         `addresses` are given if the decision was about another fleet than the newest.
         """
         self.count += 1
-        if self._file is None or self.count % self._every:
+        if self.count % self._every:
             return
         arrays = zip(_ARRAYS, (request, endpoints, hits, parameters, order), strict=True)
         line = {name: base64.b64encode(zlib.compress(array.tobytes(), 1)).decode() for name, array in arrays}
-        self._write([json.dumps({"addresses": addresses or self._addresses, **line})])
-
-    def _write(self, lines: list[str]) -> None:
-        if self._file is None:
-            return
-        try:
-            self._file.write("".join(f"{line}\n" for line in lines))
-        except OSError:
-            # A full disk stops the receipts, never the routing.
-            self._file = None
+        self.file.write([json.dumps({"addresses": addresses or self._addresses, **line})])
 
     def close(self) -> None:
         """Close the file."""
         self.outcomes.close()
-        if self._file is not None:
-            with suppress(OSError):
-                self._file.close()
-            self._file = None
+        self.file.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,26 +90,6 @@ class DecisionReceipt:
         If the order of endpoints is empty, the choice is REJECTED.
         """
         return PickSample(self.request, self.endpoints, self.hits, self.order[0] if self.order else REJECTED)
-
-
-def _drop_incomplete_line(path: Path) -> None:
-    """Remove the last line of a file if a killed process left it incomplete, so that the next line can be read."""
-    try:
-        file = path.open("rb+")
-    except FileNotFoundError:
-        return
-    with file:
-        end = size = file.seek(0, 2)
-        while end:
-            start = max(0, end - _PIECE_BYTES)
-            file.seek(start)
-            newline = file.read(end - start).rfind(b"\n")
-            if newline >= 0:
-                end = start + newline + 1
-                break
-            end = start
-        if end < size:
-            file.truncate(end)
 
 
 def read_receipts(path: Path) -> Iterator[DecisionReceipt]:

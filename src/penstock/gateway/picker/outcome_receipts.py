@@ -1,8 +1,9 @@
 """Records how requests ended, for metrics and for the bill by tenant: tokens, times and promises, without any text.
 
-With receipts, these lines are in the same files as recorded decisions. A decision has no key `version`. An outcome and
-a meter line have version 3. An outcome line is written for every request, a meter line by picker 0 every ten seconds:
-the engines' own counts of tokens, by which estimates of tokens are scaled.
+With receipts, these lines are in the same files as recorded decisions. A decision has no key `version`. An outcome, a
+meter and a gap line have version 3. An outcome line is written for every request, a meter line by picker 0 every ten
+seconds: the engines' own counts of tokens, by which estimates of tokens are scaled. A gap line tells where lines are
+missing, because the disk was full.
 """
 
 import json
@@ -69,7 +70,7 @@ class OutcomeBook:
 
     def __init__(
         self,
-        write: Callable[[list[str]], None] | None = None,
+        write: Callable[..., None] | None = None,
         *,
         meters: bool = False,
         publish: Callable[[Records], None] | None = None,
@@ -144,7 +145,8 @@ class OutcomeBook:
         if self._publish is not None:
             self._publish(outcomes)
         if self._write is not None:
-            self._write([f'{{"version": {VERSION}, "ended": {line}}}' for line in outcome_lines(outcomes)])
+            lines = [f'{{"version": {VERSION}, "ended": {line}}}' for line in outcome_lines(outcomes)]
+            self._write(lines, len(lines))
 
     def tick(self, now_s: float, addresses: tuple[str, ...], reports: Records) -> None:
         """Record the requests that have ended. Write the engines' counts of tokens if the last ones are 10 s old."""
@@ -166,6 +168,12 @@ class OutcomeBook:
             return
         meter = {"at_unix_s": round(self._wall_clock(), 6), "tokens": self._read_meters()}
         self._write([json.dumps({"version": VERSION, "meter": meter})])
+
+
+def gap_line(from_unix_s: float, to_unix_s: float, lost: int) -> str:
+    """Return the line that tells where lines are missing, and of how many ended requests."""
+    gap = {"from_unix_s": round(from_unix_s, 6), "to_unix_s": round(to_unix_s, 6), "lost": lost}
+    return json.dumps({"version": VERSION, "gap": gap})
 
 
 def _meters(addresses: tuple[str, ...], reports: Records) -> dict[str, list[float]]:

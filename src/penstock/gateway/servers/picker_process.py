@@ -46,19 +46,20 @@ def tables_of(folder: Path, fleet: RoutedFleet, pickers: int) -> SharedTables:
 
 
 def _receipts(
-    folder: Path, number: int, fleet: RoutedFleet, outbox: OutcomeOutbox, *, count: int = 0
+    folder: Path, number: int, fleet: RoutedFleet, outbox: OutcomeOutbox, before: ReceiptBook | None = None
 ) -> ReceiptBook | None:
     """Open a picker's receipt file. Return None if there is no file `receipts.json`.
 
-    `receipts.json` has the path of the receipts and the sampling interval. Sampling continues after `count` decisions
-    that were made before a reload.
+    `receipts.json` has the path of the receipts and the sampling interval. File and sampling go on from `before` a
+    reload.
     """
     file = folder / "receipts.json"
     if not file.exists():
         return None
     settings = json.loads(file.read_text(encoding="utf-8"))
     path = Path(settings["path"]).with_suffix(f".{number}.jsonl")
-    return ReceiptBook(path, settings["every"], fleet.addresses, count=count, meters=number == 0, publish=outbox.add)
+    source, count = (path, 0) if before is None else (before.file, before.count)
+    return ReceiptBook(source, settings["every"], fleet.addresses, count=count, meters=number == 0, publish=outbox.add)
 
 
 def _remove_socket(folder: Path, number: int) -> None:
@@ -153,7 +154,7 @@ async def _run(folder: Path, number: int, pickers: int) -> None:
         reloaded = RoutedFleet.read(folder / "fleet.bin")
         if receipts is not None:
             receipts.close()
-        receipts = _receipts(folder, number, reloaded, outbox, count=receipts.count if receipts is not None else 0)
+        receipts = _receipts(folder, number, reloaded, outbox, receipts)
         renewed = picker_of(reloaded)
         renewed.adopt(picker)
         picker = server.picker = renewed
@@ -170,6 +171,7 @@ async def _run(folder: Path, number: int, pickers: int) -> None:
         while not stopped.is_set():
             picker.state.tick()
             outbox.flush()
+            states["lost_outcomes"][number] = receipts.file.lost if receipts is not None else 0
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), _TICK_S)
     finally:

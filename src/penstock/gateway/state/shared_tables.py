@@ -84,6 +84,7 @@ PICKER_STATE: Final = np.dtype(
         ("unknown_tickets", "i8"),
         ("dropped_flights", "i8"),
         ("held", "i8"),
+        ("lost_outcomes", "i8"),  # ended requests whose receipts a picker could not write
         ("class_price", "f8", (CLASSES,)),  # factor by which a missed SLO of a class counts more
         ("class_kept", "f8", (CLASSES,)),  # decayed share of the requests of a class that met their SLO
     ],

@@ -124,6 +124,15 @@ def metrics_page(
     return write_page(lines)
 
 
+def lost_lines(lost: int) -> list[str]:
+    """Return the lines about ended requests that are missing in the receipts."""
+    text = (
+        "Ended requests that receipts and the bill do not have: they were not read in time, or could not be written, "
+        "as on a full disk."
+    )
+    return metric_lines("penstock_lost_outcomes_total", [("", float(lost))], text)
+
+
 def _by_class(fleet: RoutedFleet, values: Records) -> Iterator[tuple[str, float]]:
     """Yield the labels and the value of each picker and class. Classes beyond the last place share its value."""
     for picker, own in enumerate(values):

@@ -37,7 +37,7 @@ from penstock.gateway.state.shared_tables import (
 )
 from penstock.gateway.telemetry.autoscaling import DECIDE_EVERY_S, DesiredReplicas
 from penstock.gateway.telemetry.bypass_detector import BypassDetector
-from penstock.gateway.telemetry.gateway_metrics import metrics_page, pickers_up
+from penstock.gateway.telemetry.gateway_metrics import lost_lines, metrics_page, pickers_up
 from penstock.gateway.telemetry.model_waker import ModelWaker
 from penstock.gateway.telemetry.scraped_endpoint import ScrapedEndpoint
 from penstock.gateway.telemetry.served_model import ServedModel
@@ -199,8 +199,8 @@ class Scraper:
             return
         desired = self._desired or DesiredReplicas(self._fleet)
         tables = self._reports, self._counts, self._states
-        more = [*self.usage.lines(), *(self._ended.lines() if self._ended is not None else ())]
-        page = metrics_page(self._fleet, *tables, self._envoy, desired, more)
+        lost = self._states["lost_outcomes"].sum() if self._ended is None else self._ended.lost
+        page = metrics_page(self._fleet, *tables, self._envoy, desired, [*self.usage.lines(), *lost_lines(int(lost))])
         exchange.reply(200, page, CONTENT_TYPE)
 
     async def _count_active(self, fleet: RoutedFleet, reports: Records) -> None:
