@@ -107,6 +107,7 @@ class Supervisor:
         (settings.folder / "xds").mkdir(parents=True, exist_ok=True)
         settings.folder.chmod(0o700)
         access = access_of(settings.access_file)
+        self.fleet = self.fleet.with_access(access)
         self._access_files = access.files if access is not None else ()
         self._loaded_stamps = self._last_stamps = self._files()
         for stale in (settings.folder / READY_FILE, draining_file(settings.folder)):
@@ -261,7 +262,8 @@ class Supervisor:
         If a file cannot be read, or Envoy rejects the new configuration, the old fleet stays in use.
         """
         try:
-            fleet, access = self._load(self._generation + 1), access_of(self._settings.access_file)
+            access = access_of(self._settings.access_file)
+            fleet = self._load(self._generation + 1).with_access(access)
             files = envoy_files(fleet, self._settings, access)
             # Validate without certificates. Envoy keeps the last valid one, and an invalid one must not block a reload.
             self._validate({name: content for name, content in files.items() if name != CERTIFICATES})

@@ -29,6 +29,7 @@ from penstock.gateway.inside_envoy.module_table import (
 )
 from penstock.gateway.picker.recorded_outcomes import read_traffic
 from penstock.gateway.picker.request_body import read_body
+from penstock.gateway.state.access_rules import Access, SloFloor, TenantKey
 from penstock.gateway.state.routed_fleet import RoutedClass, RoutedFleet
 from penstock.gateway.state.shared_tables import PICKER_STATE, begin_write, end_write, shared_array
 from penstock.routing import harm, picker_calls
@@ -585,6 +586,35 @@ def test_headers_of_a_request_are_read_or_removed(
     envoy.fake_end(handle, destination.value.partition(b",")[0], 1)
     EndedRing(folder, 1).drain()
     assert {name: seen[name] for name in expected} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("tenant", "asked_ms", "expected"),
+    [(b"a", b"50", (0.2, 4.0)), (b"b", b"50", (0.2, 1.0)), (b"a", b"300", (0.3, 4.0))],
+)
+def test_floors_and_critical_tenants_are_kept(
+    envoy: ctypes.CDLL, folder: Path, tenant: bytes, asked_ms: bytes, expected: tuple[float, float]
+) -> None:
+    floors = {item.name: SloFloor(ttft_s=0.2) for item in module_fleet().classes}
+    keys = (TenantKey(tenant="a", key="k" * 16, critical=True), TenantKey(tenant="b", key="l" * 16))
+    generation = 10 + int(asked_ms) + 2 * tenant[0]
+    routed = module_fleet(generation).with_access(Access(keys=keys, slo_floors=floors))
+    shared_tables(folder, routed, 1)
+    write_module_table(folder, routed, 1, 10.0)
+    envoy.fake_header(b"x-slo-ttft-ms", asked_ms)
+    envoy.fake_header(b"x-penstock-objective", b"critical")
+    envoy.fake_time(ctypes.c_double(3e6 + generation))
+    body, destination, status = b'{"model": "m", "max_tokens": 9}', ctypes.create_string_buffer(256), ctypes.c_int()
+    size = ctypes.c_size_t(len(body))
+    try:
+        handle = envoy.fake_request(body, size, size, tenant, destination, ctypes.byref(status))
+    finally:
+        envoy.fake_header(None, None)
+    request = np.frombuffer(_recorded_bytes(envoy), RECORDED)[0]["request"]
+    envoy.fake_end(ctypes.c_void_p(handle), destination.value.partition(b",")[0], 1)
+    (ended,) = EndedRing(folder, 1).drain()
+    assert (request["ttft_s"], request["weight"]) == pytest.approx(expected)
+    assert ended["ttft_limit_s"] == 0.5  # the class's own
 
 
 def test_a_reload_counts_requests_in_flight_at_their_new_places(envoy: ctypes.CDLL, folder: Path) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gateway_fakes import MODELS, Clock, body_fields, fleet, picker_of, report
+from penstock.errors import UsageError
 from penstock.gateway.picker.decayed_sum import DecayedMean
 from penstock.gateway.picker.fleet_state import RUN_TIME_FIELDS, SharedTables
 from penstock.gateway.picker.in_flight_reconciliation import COMPARISONS, LeakedPicks
@@ -14,6 +15,7 @@ from penstock.gateway.picker.picker import EndpointChoice, Picker, Rejection
 from penstock.gateway.picker.predicted_latency import predict_latency
 from penstock.gateway.picker.prefix_index import BLOCK_BYTES, PrefixIndex
 from penstock.gateway.picker.request_body import RequestBody, RequestHints
+from penstock.gateway.state.access_rules import Access, SloFloor, TenantKey
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
 from penstock.routing.harm import pick
 from penstock.routing.records import ENDPOINT, EVERYBODYS, OWN
@@ -502,3 +504,18 @@ def test_every_field_of_an_endpoint_is_either_fixed_or_kept_by_a_reload() -> Non
         *("prompt_token_s", "prompt_pair_s", "relative_capacity"),
     )
     assert sorted((*fixed, *RUN_TIME_FIELDS)) == sorted(ENDPOINT.names or ())
+
+
+def test_a_picker_keeps_floors_and_critical_tenants() -> None:
+    access = Access(
+        keys=(TenantKey(tenant="a", key="k" * 16, critical=True), TenantKey(tenant="b", key="l" * 16)),
+        slo_floors={"chat": SloFloor(ttft_s=0.2)},
+    )
+    picker, _ = picker_of(fleet().with_access(access), Clock())
+    for tenant, weight in (("a", 4.0), ("b", 1.0)):
+        picker.decide(body_fields(), b"", RequestHints(tenant=tenant, ttft_s=0.05, objective="critical"))
+        assert picker._arrays.request["weight"][0] == weight  # noqa: SLF001 - what the policy gets
+        assert picker._promised == (1.0, 0.05)  # noqa: SLF001 - the class's own
+        assert picker._own_limits  # noqa: SLF001
+    with pytest.raises(UsageError, match="no class 'chta'"):
+        fleet().with_access(replace(access, slo_floors={"chta": SloFloor()}))

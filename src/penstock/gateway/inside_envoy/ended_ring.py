@@ -13,11 +13,12 @@ from penstock.gateway.state.shared_tables import shared_array
 from penstock.routing.records import Records
 
 RING_RECORDS: Final = 2048
-STREAMED, GENERATES, FAILED, MOVED, REFUSED, LEFT = (1 << bit for bit in range(6))
+STREAMED, GENERATES, FAILED, MOVED, REFUSED, LEFT, OWN_LIMITS = (1 << bit for bit in range(7))
 """Bits of `flags`.
 
 In this order: the client asked for a stream; the path generates tokens; the response was 5xx, a refusal or broke off;
-another endpoint than the first choice served it; the module answered itself; the client left before the end.
+another endpoint than the first choice served it; the module answered itself; the client left before the end;
+the client asked for tighter limits than its class has.
 """
 
 

@@ -45,7 +45,7 @@ static struct {
   bool opened;
 } module;
 
-enum { SEEN_STREAMED = 1, SEEN_GENERATES = 2, SEEN_FAILED = 4, SEEN_MOVED = 8, SEEN_REFUSED = 16, SEEN_LEFT = 32 };
+enum { SEEN_STREAMED = 1, SEEN_GENERATES = 2, SEEN_FAILED = 4, SEEN_MOVED = 8, SEEN_REFUSED = 16, SEEN_LEFT = 32, SEEN_OWN = 64 };
 
 /* Envoy's response flags: timeout, reset, connect failure, termination, idle stream, protocol error; and of the client:
  * connection closed, HTTP/2 stream reset. */
@@ -60,6 +60,7 @@ typedef struct request {
   body_scan scan;
   asked asked;
   kept_bytes kept;
+  double promised_ttft_s, promised_tpot_s; /* by which the class is judged: never less than its own limits */
   worker *w;
   int64_t ids[MAX_CHOSEN], cached[MAX_CHOSEN];
   int chosen, place, status, served_by; /* index of the endpoint that answered, in `ids`; -1: none of them */
@@ -367,6 +368,12 @@ static const penstock_route_class *class_of(const table *t, int64_t bit, double 
   return best;
 }
 
+static bool may_weigh_more(const table *t, const asked *a) {
+  for (int64_t i = 0; i < t->header->criticals; i++)
+    if (t->critical[i].length == (int64_t)a->tenant_length && !memcmp(t->critical[i].text, a->tenant, a->tenant_length)) return true;
+  return t->header->criticals < 0;
+}
+
 /* Writes the request's record, and counts its arrival. Returns the seconds for which it may be held. */
 static double describe(request *r, table *t, const penstock_name *name, double now_s) {
   worker *w = r->w;
@@ -378,10 +385,13 @@ static double describe(request *r, table *t, const penstock_name *name, double n
   if (limit && expected > limit) expected = limit;
   const penstock_route_class *c = class_of(t, name->bit, (double)tokens, (double)expected);
   *q = (penstock_request){.now_s = now_s, .model = name->bit, .input_tokens = tokens,
-      .expected_output_tokens = expected, .output_limit_tokens = limit, .weight = a->weight, .number = number,
+      .expected_output_tokens = expected, .output_limit_tokens = limit, .weight = may_weigh_more(t, a) ? a->weight : 1.0, .number = number,
       .turn = (number * INT64_C(2654435761) + w->index) & 0x7FFFFFFF, .slo_class = c ? c - t->classes : 0};
-  q->ttft_s = a->ttft_s > 0.0 ? a->ttft_s : c ? c->ttft_s : INFINITY;
-  q->tpot_s = a->tpot_s > 0.0 ? a->tpot_s : c ? c->tpot_s : INFINITY;
+  double ttft_s = c ? c->ttft_s : INFINITY, tpot_s = c ? c->tpot_s : INFINITY;
+  q->ttft_s = a->ttft_s > 0.0 ? fmax(a->ttft_s, c ? c->least_ttft_s : 0.0) : ttft_s;
+  q->tpot_s = a->tpot_s > 0.0 ? fmax(a->tpot_s, c ? c->least_tpot_s : 0.0) : tpot_s;
+  r->promised_ttft_s = fmax(q->ttft_s, ttft_s), r->promised_tpot_s = fmax(q->tpot_s, tpot_s);
+  if (q->ttft_s < ttft_s || q->tpot_s < tpot_s) r->seen.flags |= SEEN_OWN;
   q->e2e_s = c ? c->e2e_s : INFINITY;
   q->waited_s = r->held.scheduler ? now_s - r->held.since_s : 0.0;
   q->sheddable = c && c->overload != OVERLOAD_SERVE ? c->overload : a->sheddable ? OVERLOAD_REFUSE : OVERLOAD_SERVE;
@@ -470,8 +480,8 @@ static int refuse(envoy_filter f, request *r, table *t, double hold_s) {
   penstock_picker_table view = own_view(w, t);
   int64_t wait_s = (int64_t)ceil(call_retry_after(&view));
   event e = {.kind = REFUSED, .place = -1, .id = -1, .request = w->request};
-  post(w, &e);
-  w->state->refused++;
+  if (r->seen.flags & SEEN_OWN) w->state->invalid++; /* the operator has not promised it */
+  else post(w, &e), w->state->refused++;
   snprintf(message, sizeof message, "No endpoint can meet this request's SLO now. Retry after %lld s.", (long long)wait_s);
   answer(f, r, 429, "saturated", wait_s, message);
   return IS_ANSWERED;
@@ -520,6 +530,7 @@ static double send_request(request *r, table *t, int64_t count, uint32_t blocks)
     r->ids[r->chosen] = t->id[w->order[r->chosen]];
     r->cached[r->chosen] = w->hits[w->order[r->chosen]];
   }
+  w->request.ttft_s = r->promised_ttft_s, w->request.tpot_s = r->promised_tpot_s;
   penstock_counts *own = &w->own[r->ids[0]];
   own->picked++, own->in_flight++, own->prompt_bytes += (int64_t)r->scan.bytes;
   double ttft_s = -1.0; /* unknown */
@@ -550,14 +561,14 @@ static void note_request(request *r, const table *t, const penstock_name *name, 
   e->generation = t->header->generation, e->name = name ? name - t->names : -1, e->prompt_bytes = bytes;
   e->choices = choices > 1 ? (choices < 128 ? choices : 128) : 1;
   r->shows_tokens = r->streamed && r->asked.tokens != TOKENS_AFTER_EVENTS;
-  e->flags = (r->streamed ? SEEN_STREAMED : 0) | (r->asked.tokens ? SEEN_GENERATES : 0);
+  e->flags = (e->flags & SEEN_OWN) | (r->streamed ? SEEN_STREAMED : 0) | (r->asked.tokens ? SEEN_GENERATES : 0);
   e->counted_prompt = e->counted_cached = e->counted_output = -1;
   e->sent_s = now_s, e->waited_s = name ? q->waited_s : 0.0, e->slo_class = -1, e->ttft_limit_s = e->tpot_limit_s = e->e2e_limit_s = INFINITY;
   if (!name) return;
   if (t->header->classes && t->classes[q->slo_class].names & name->bit) e->slo_class = q->slo_class;
   e->tenant_bucket = q->tenant;
   e->input_tokens = q->input_tokens, e->expected_output_tokens = q->expected_output_tokens;
-  e->ttft_limit_s = q->ttft_s, e->tpot_limit_s = q->tpot_s, e->e2e_limit_s = q->e2e_s;
+  e->ttft_limit_s = r->promised_ttft_s, e->tpot_limit_s = r->promised_tpot_s, e->e2e_limit_s = q->e2e_s;
 }
 
 /* Decides about a request whose body is complete, or again about one that is held. */
@@ -795,7 +806,7 @@ static void scan_request(request *r, const char *p, size_t length) { scan_piece(
 
 /* Answers a request whose body would not fit the budget of its tenant, or of all. */
 static int refuse_bytes(envoy_filter f, request *r) {
-  r->decided = true, r->w->state->refused++;
+  r->decided = true, r->w->state->invalid++;
   note_request(r, enter(r->w), NULL, penstock_module_clock());
   leave(r->w);
   answer(f, r, 429, "too-many-bytes", 1, "Too many bytes of requests are under way. Retry after 1 s.");

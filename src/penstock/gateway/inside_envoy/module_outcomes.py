@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from penstock.gateway.inside_envoy.ended_ring import FAILED, GENERATES, LEFT, REFUSED, STREAMED, RingRecord
+from penstock.gateway.inside_envoy.ended_ring import FAILED, GENERATES, LEFT, OWN_LIMITS, REFUSED, STREAMED, RingRecord
 from penstock.gateway.inside_envoy.module_table import ModuleTable, table_file
 from penstock.gateway.picker.decision_receipts import ReceiptBook
 from penstock.gateway.picker.outcome_receipts import OutcomeBook, gap_line
@@ -88,6 +88,7 @@ class ModuleOutcomes:
         ended["endpoint"], ended["pool"] = endpoints, [self._pools.get(endpoint, "") for endpoint in endpoints]
         for name, value in EndedRequest._field_defaults.items():
             ended[name][refused] = value
+        ended["failed"][refused & (flags & OWN_LIMITS != 0)] = False  # nobody has promised these limits
         return ended
 
     def _labels(self, generation: int, name: int, slo_class: int) -> tuple[str, str]:

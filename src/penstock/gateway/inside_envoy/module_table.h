@@ -20,6 +20,7 @@ typedef struct penstock_module_header {
   int64_t prefix_words;
   double min_silence_s;
   double shed_fraction;
+  int64_t criticals;
   double hold_share;
   int64_t sample_every;
   int64_t at_endpoints;
@@ -31,6 +32,7 @@ typedef struct penstock_module_header {
   int64_t at_places;
   int64_t at_names;
   int64_t at_classes;
+  int64_t at_critical;
   int64_t at_samples;
   int64_t at_sampled_requests;
   int64_t at_sampled_parameters;
@@ -38,7 +40,7 @@ typedef struct penstock_module_header {
   int64_t at_sampled_hits;
   int64_t total_bytes;
 } penstock_module_header;
-PENSTOCK_SIZE(penstock_module_header, 232);
+PENSTOCK_SIZE(penstock_module_header, 248);
 
 typedef struct penstock_place {
   int64_t length;
@@ -64,8 +66,16 @@ typedef struct penstock_route_class {
   double e2e_s;
   int64_t overload;
   double hold_s;
+  double least_ttft_s;
+  double least_tpot_s;
 } penstock_route_class;
-PENSTOCK_SIZE(penstock_route_class, 64);
+PENSTOCK_SIZE(penstock_route_class, 80);
+
+typedef struct penstock_critical {
+  int64_t length;
+  uint8_t text[128];
+} penstock_critical;
+PENSTOCK_SIZE(penstock_critical, 136);
 
 typedef struct penstock_sample {
   int64_t filled;

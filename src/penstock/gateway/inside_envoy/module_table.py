@@ -47,7 +47,7 @@ CURRENT: Final = "module.current"
 
 _COUNTS: Final = ("generation", "endpoints", "names", "models", "classes", "workers", "tenants")
 _PARTS: Final = (
-    *("endpoints", "parameters", "suspects", "blocks", "holders", "tenants", "places", "names", "classes"),
+    *("endpoints", "parameters", "suspects", "blocks", "holders", "tenants", "places", "names", "classes", "critical"),
     *("samples", "sampled_requests", "sampled_parameters", "sampled_endpoints", "sampled_hits"),
 )
 MODULE_HEADER: Final = np.dtype(
@@ -56,6 +56,7 @@ MODULE_HEADER: Final = np.dtype(
         *((name, "i8") for name in (*_COUNTS, "prefix_rows", "prefix_words")),
         ("min_silence_s", "f8"),  # seconds of silence after which another endpoint is tried too
         ("shed_fraction", "f8"),
+        ("criticals", "i8"),  # tenants whose requests may weigh more; -1: all
         ("hold_share", "f8"),  # share of a request's own TTFT limit for which it may be held at most
         ("sample_every", "i8"),  # every such decision is recorded with all its inputs; 0: none
         *((f"at_{name}", "i8") for name in _PARTS),  # offsets of the parts in bytes
@@ -82,9 +83,13 @@ ROUTE_CLASS: Final = np.dtype(
         *((name, "f8") for name in ("input_tokens", "output_tokens", "ttft_s", "tpot_s", "e2e_s")),
         ("overload", "i8"),
         ("hold_s", "f8"),  # seconds for which a request may be held; 0: not at all
+        ("least_ttft_s", "f8"),  # this and the next: the least limits that a client may ask for
+        ("least_tpot_s", "f8"),
     ],
     align=True,
 )
+CRITICAL: Final = np.dtype([("length", "i8"), ("text", "u1", (128,))], align=True)
+"""Name of a tenant whose requests may weigh more."""
 SAMPLE: Final = np.dtype(
     [
         ("filled", "i8"),  # 1 from when the module has written a decision until Python has read it
@@ -113,6 +118,7 @@ def module_header() -> str:
         "place": PLACE,
         "name": NAME,
         "route_class": ROUTE_CLASS,
+        "critical": CRITICAL,
         "sample": SAMPLE,
         "ended": ENDED,
         "ring_head": RING_HEAD,
@@ -146,6 +152,8 @@ class ModuleTable:
         self.names = self._part("names", NAME, "names")
         self.places = self._part("places", PLACE, "endpoints")
         self.classes = self._part("classes", ROUTE_CLASS, "classes")
+        critical = max(0, int(self.header["criticals"]))
+        self.critical = np.frombuffer(self._map, CRITICAL, critical, int(self.header["at_critical"]))
         self.samples = self._part("samples", SAMPLE, "workers")
 
     def take_samples(self) -> Iterator[tuple[Records, Records, Records, Records, Records]]:
@@ -182,6 +190,7 @@ def _new_header(fleet: RoutedFleet, workers: int, min_silence_s: float, sample_e
         "places": count * PLACE.itemsize,
         "names": len(fleet.names) * NAME.itemsize,
         "classes": len(fleet.classes) * ROUTE_CLASS.itemsize,
+        "critical": len(fleet.critical or ()) * CRITICAL.itemsize,
         "samples": workers * SAMPLE.itemsize,
         "sampled_requests": sampling * REQUEST.itemsize,
         "sampled_parameters": sampling * PARAMETERS.itemsize,
@@ -197,6 +206,7 @@ def _new_header(fleet: RoutedFleet, workers: int, min_silence_s: float, sample_e
     header["classes"], header["workers"], header["tenants"] = len(fleet.classes), workers, TENANT_BUCKETS
     header["prefix_rows"], header["prefix_words"] = _PREFIX_ROWS, words
     header["min_silence_s"], header["shed_fraction"] = min_silence_s, SHED_FRACTION
+    header["criticals"] = -1 if fleet.critical is None else len(fleet.critical)
     header["hold_share"] = hold_seconds(1.0, np.inf)
     return header
 
@@ -243,6 +253,8 @@ def write_module_table(
     table.suspects["healthy"] = 1
     for index, address in enumerate(fleet.addresses):
         _write_text(table.places, index, address)
+    for index, tenant in enumerate(fleet.critical or ()):
+        _write_text(table.critical, index, tenant)
     for index, name in enumerate(fleet.names):
         model = fleet.model_of[name]
         lengths = [item.output_tokens for item in fleet.classes if item.model == model]
@@ -259,6 +271,8 @@ def write_module_table(
             *limits,
             OVERLOAD[item.overload],
             item.hold_s,
+            item.least_ttft_s,
+            item.least_tpot_s,
         )
     if before is not None:
         _carry_over(folder, before, fleet, workers)

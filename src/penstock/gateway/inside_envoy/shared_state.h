@@ -38,6 +38,7 @@ typedef struct table {
   const penstock_place *places;
   const penstock_name *names;
   const penstock_route_class *classes;
+  const penstock_critical *critical; /* tenants whose requests may weigh more */
   penstock_sample *samples; /* this and the next four: recorded decisions, by worker */
   penstock_request *sampled_requests;
   penstock_parameters *sampled_parameters;

@@ -52,6 +52,7 @@ static table *open_table(const char *folder, int workers, int64_t generation) {
   t->places = (const penstock_place *)(base + h->at_places);
   t->names = (const penstock_name *)(base + h->at_names);
   t->classes = (const penstock_route_class *)(base + h->at_classes);
+  t->critical = (const penstock_critical *)(base + h->at_critical);
   t->samples = (penstock_sample *)(base + h->at_samples);
   t->sampled_requests = (penstock_request *)(base + h->at_sampled_requests);
   t->sampled_parameters = (penstock_parameters *)(base + h->at_sampled_parameters);

@@ -159,7 +159,7 @@ class Picker:
         if isinstance(answer, EndpointChoice):
             outcomes.begin(answer.ticket, one, tuple(self._arrays.hits.tolist()))
         else:
-            outcomes.refuse(one)
+            outcomes.refuse(one._replace(failed=not self._own_limits))
 
     def _hold_or_shed(self, shed: Rejection, may_shed: int, waited_s: float | None) -> Rejection | HeldRequest:
         """Hold a request that would be shed, if it may be held and was not held too long, and count it."""
@@ -168,6 +168,9 @@ class Picker:
         if may_shed == HOLD and waited_s is not None and waited_s < limit_s:
             counters.held += waited_s == 0.0
             return HeldRequest()
+        if self._own_limits:  # the operator has not promised them
+            counters.invalid += 1
+            return shed
         counters.refused += 1
         self.state.policy.count_refusal()
         return shed
@@ -196,6 +199,9 @@ class Picker:
         if request.limit_tokens is not None:
             expected = min(expected, request.limit_tokens)
         slo_class, (ttft_s, tpot_s, e2e_s), overload = self._class(model, tokens, expected)
+        asked = self._asked_limits(hints, slo_class, ttft_s, tpot_s)
+        self._promised = max(asked[0], ttft_s), max(asked[1], tpot_s)
+        self._own_limits = asked[0] < ttft_s or asked[1] < tpot_s
         tenant, fair = self._tenants.weigh(hints.tenant, now_s)
         if hints.sheddable and overload == SERVE:
             overload = REFUSE
@@ -210,10 +216,9 @@ class Picker:
             tokens,
             expected,
             request.limit_tokens or 0,
-            hints.ttft_s or ttft_s,
-            hints.tpot_s or tpot_s,
+            *asked,
             e2e_s,
-            hints.weight * fair,
+            (hints.weight if self._may_weigh_more(hints.tenant) else 1.0) * fair,
             slo_class,
             tenant,
             overload,
@@ -228,6 +233,17 @@ class Picker:
         self._prefixes.fill_hits(keys, arrays.hits, BLOCK_BYTES / per_token, now_s)
         np.minimum(arrays.hits, tokens - 1, out=arrays.hits)
         return keys, tenant
+
+    def _asked_limits(self, hints: RequestHints, slo_class: int, ttft_s: float, tpot_s: float) -> tuple[float, float]:
+        """Return the limits of a request: of its headers, above the floors of its class, or else those of its class."""
+        item = self.fleet.classes[slo_class] if slo_class < len(self.fleet.classes) else None
+        floors = (item.least_ttft_s, item.least_tpot_s) if item is not None else (0.0, 0.0)
+        asked = zip((hints.ttft_s, hints.tpot_s), floors, (ttft_s, tpot_s), strict=True)
+        first, between = (usual if own is None else max(own, least) for own, least, usual in asked)
+        return first, between
+
+    def _may_weigh_more(self, tenant: str) -> bool:
+        return self.fleet.critical is None or tenant in self.fleet.critical
 
     def _class(self, model: str, input_tokens: int, output_tokens: int) -> tuple[int, tuple[float, float, float], int]:
         """Return the number of the request class with the nearest lengths, its SLO, and what overload allows.
@@ -266,6 +282,7 @@ class Picker:
         Record the request as sent to the first of these endpoints.
         """
         state, arrays, ticket = self.state, self._arrays, self._tickets
+        arrays.request["ttft_s"], arrays.request["tpot_s"] = self._promised  # by these its class is judged
         order = tuple(arrays.order.tolist()[:count])
         first = order[0]
         flight = state.send(ticket, first, request.body_bytes)

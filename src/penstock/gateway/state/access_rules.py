@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
@@ -26,6 +26,8 @@ class TenantKey:
 
     tenant: str
     key: str
+    critical: bool = False
+    """Whether its requests may say that a missed SLO of theirs weighs more."""
 
     def __post_init__(self) -> None:
         if not 0 < len(self.tenant) <= _MAX_NAME or not self.tenant.isascii() or not self.tenant.isprintable():
@@ -45,6 +47,16 @@ class TokenIssuer:
     jwks: str
     """File or URL of the JWKS with the public keys."""
     tenant_claim: str = "sub"
+    critical: tuple[str, ...] = ()
+    """Tenants whose requests may say that a missed SLO of theirs weighs more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SloFloor:
+    """The least limits that a client may ask for in headers; 0: any."""
+
+    ttft_s: float = 0.0
+    tpot_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +84,8 @@ class Access:
     keys: tuple[TenantKey, ...] = ()
     tokens: SignedTokens | None = None
     engine_key: str | None = None
+    slo_floors: Mapping[str, SloFloor] = field(default_factory=dict)
+    """Floors by class of requests."""
 
     def __post_init__(self) -> None:
         if bool(self.keys) == (self.tokens is not None):
@@ -81,6 +95,12 @@ class Access:
         said = [entry.key for entry in self.keys]
         if len(set(said)) < len(said):
             raise UsageError("two tenants have the same key; give each tenant its own key")
+
+    @property
+    def critical(self) -> tuple[str, ...]:
+        """Tenants whose requests may say that a missed SLO of theirs weighs more."""
+        named = self.tokens.critical if self.tokens is not None else ()
+        return (*named, *(entry.tenant for entry in self.keys if entry.critical))
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -115,6 +135,8 @@ class AccessFile:
     tokens: TokenIssuer | None = None
     engine_key: str | None = None
     """API key that the engines require."""
+    slo_floors: Mapping[str, SloFloor] = field(default_factory=dict)
+    """The least limits that clients may ask for in headers, by class of requests."""
 
     def access(self, folder: Path) -> Access:
         """Return the access rules of this file. A relative path of a JWKS file is relative to `folder`."""
@@ -126,7 +148,7 @@ class AccessFile:
                 raise FieldError(str(error), "tokens", "jwks") from None
             stated = {entry.name: getattr(self.tokens, entry.name) for entry in fields(TokenIssuer)}
             tokens = SignedTokens(**{**stated, "jwks": jwks}, file=file)
-        return Access(keys=self.keys, tokens=tokens, engine_key=self.engine_key)
+        return Access(keys=self.keys, tokens=tokens, engine_key=self.engine_key, slo_floors=self.slo_floors)
 
 
 ACCESS_FILE: Final = FileShape(

@@ -3,7 +3,7 @@
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from math import inf, log
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from penstock.errors import UsageError
+from penstock.gateway.state.access_rules import Access
 from penstock.gateway.state.routed_device import RoutedDevice
 from penstock.routing.admission import hold_seconds
 from penstock.routing.autoscaler.sustained import LoadKind, sustained_requests_per_s
@@ -53,6 +54,9 @@ class RoutedClass:
     """Peak rate of the class in requests per second, from the fleet's routes. Classes are weighted by this rate."""
     overload: Overload = "serve"
     """What may be done with requests of this class while the fleet is overloaded."""
+    least_ttft_s: float = 0.0
+    """This and the next: the least limits that a client may ask for in headers."""
+    least_tpot_s: float = 0.0
 
     @property
     def hold_s(self) -> float:
@@ -101,6 +105,8 @@ class RoutedFleet:
     """For each pool, the endpoint record of one of its replicas."""
     devices: tuple[RoutedDevice, ...] = ()
     """Devices that endpoints share."""
+    critical: tuple[str, ...] | None = None
+    """Tenants whose requests may say that a missed SLO of theirs weighs more; None: all."""
 
     def __post_init__(self) -> None:
         if not self.addresses:
@@ -134,6 +140,22 @@ class RoutedFleet:
         for model, names in zip(self.served, self.adapters or ((),) * len(self.served), strict=True):
             base.update(dict.fromkeys(names, model))
         return base
+
+    def with_access(self, access: Access | None) -> "RoutedFleet":
+        """Return this fleet with the floors and the critical tenants of the access rules."""
+        if access is None:
+            return self
+        floors, names = access.slo_floors, [item.name for item in self.classes]
+        unknown = next((name for name in floors if name not in names), None)
+        if unknown is not None:
+            raise UsageError(f"slo_floors: the fleet has no class '{unknown}'; its classes are {list_names(names)}")
+        classes = tuple(
+            replace(item, least_ttft_s=floors[item.name].ttft_s, least_tpot_s=floors[item.name].tpot_s)
+            if item.name in floors
+            else item
+            for item in self.classes
+        )
+        return replace(self, classes=classes, critical=access.critical)
 
     def parameters(self, pickers: int) -> Records:
         """Return the policy's parameters for this fleet, such as the SLO of each class and the number of pickers."""
@@ -215,6 +237,7 @@ class RoutedFleet:
             "classes": [asdict(item) for item in self.classes],
             "kinds": [asdict(item) for item in self.kinds],
             "devices": [item.to_json() for item in self.devices],
+            "critical": self.critical,
         }
         records = io.BytesIO()
         np.save(records, self.endpoints, allow_pickle=False)
@@ -244,5 +267,6 @@ class RoutedFleet:
             kinds=tuple(RoutedPool(**item) for item in header["kinds"]),
             kind_records=kind_records,
             devices=tuple(RoutedDevice.from_json(item) for item in header["devices"]),
+            critical=None if header["critical"] is None else tuple(header["critical"]),
             **lists,
         )

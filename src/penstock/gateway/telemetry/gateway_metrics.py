@@ -59,7 +59,7 @@ _PICKERS: Final[_Metrics] = {
     "penstock_held_requests_total": ("held", "Requests held at the gateway because of overload."),
     "penstock_invalid_requests_total": (
         "invalid",
-        "Requests answered with 400 or 404 because the body is invalid or too long, or the model is unknown.",
+        "Requests answered with 400 or 404 (body, model), or 429 because of limits of their own or too many bytes.",
     ),
     "penstock_lost_decisions_total": ("dropped_flights", "Picks dropped because Envoy has no matching open request."),
 }
