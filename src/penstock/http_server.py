@@ -109,8 +109,13 @@ class HttpConnection(asyncio.Protocol):
     """One client connection, which handles its requests one after the other."""
 
     def __init__(
-        self, handle: Handler, connections: "set[HttpConnection] | None" = None, max_body_bytes: int = MAX_BODY_BYTES
+        self,
+        handle: Handler,
+        connections: "set[HttpConnection] | None" = None,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        patience_s: float | None = None,
     ) -> None:
+        """If a request is not complete `patience_s` after the connection or the last response, the connection ends."""
         self._handle, self._connections, self._max_body_bytes = handle, connections, max_body_bytes
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpRequestParser(self)
@@ -118,6 +123,17 @@ class HttpConnection(asyncio.Protocol):
         self._current: Exchange | None = None
         self._queued: list[Exchange] = []
         self._keep = True
+        self._patience_s = patience_s
+        self._timer: asyncio.TimerHandle | None = None
+
+    def _await_request(self) -> None:
+        if self._patience_s is not None and self._transport is not None:
+            self._timer = asyncio.get_running_loop().call_later(self._patience_s, self.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _begin(self) -> None:
         self._path, self._headers, self._body = b"", dict[bytes, bytes](), list[bytes]()
@@ -128,11 +144,13 @@ class HttpConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         if self._connections is not None:
             self._connections.add(self)
+        self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Notify the current exchange and all queued exchanges that the client disconnected."""
         del exc
         self._transport = None
+        self._stop_waiting()
         if self._connections is not None:
             self._connections.discard(self)
         for exchange in (self._current, *self._queued):
@@ -184,6 +202,7 @@ class HttpConnection(asyncio.Protocol):
             return
         exchange = Exchange(self, self._parser.get_method(), self._path, self._headers, b"".join(self._body))
         self._begin()
+        self._stop_waiting()
         if self._current is None:
             self._current = exchange
             self._handle(exchange)
@@ -201,6 +220,8 @@ class HttpConnection(asyncio.Protocol):
         elif self._queued:
             self._current = self._queued.pop(0)
             self._handle(self._current)
+        else:
+            self._await_request()
 
     def write(self, data: bytes) -> None:
         """Send data if the client is still connected."""

@@ -18,7 +18,7 @@ from penstock.gateway.metrics_view import read_view
 from penstock.gateway.state.routed_fleet import RoutedFleet, RoutedPool
 from penstock.gateway.state.shared_tables import COUNTS, PICKER_STATE, REPORT
 from penstock.gateway.telemetry.autoscaling import DesiredReplicas
-from penstock.gateway.telemetry.gateway_metrics import metrics_page
+from penstock.gateway.telemetry.gateway_metrics import lost_lines, metrics_page
 from penstock.routing.records import new_endpoints
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -43,7 +43,7 @@ def published() -> str:
     envoy = dict.fromkeys((f"penstock_{name}" for name in FROM_ENVOY), 7.0)
     tables = np.zeros(2, REPORT), counts, np.zeros(3, PICKER_STATE)
     usage = usage_of_one(fleet, model="m", pool="p", endpoint="10.0.0.1:8000")
-    return metrics_page(fleet, *tables, envoy, DesiredReplicas(fleet), usage.lines()).decode()
+    return metrics_page(fleet, *tables, envoy, DesiredReplicas(fleet), [*usage.lines(), *lost_lines(0)]).decode()
 
 
 def expressions() -> list[str]:

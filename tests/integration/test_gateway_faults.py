@@ -135,6 +135,14 @@ def test_no_request_is_lost_when(stack: Running, name: str) -> None:
     assert seen.failed == 0, (name, seen.statuses, seen.cut)
 
 
+def test_logs_and_receipts_are_the_owners(stack: Running) -> None:
+    """They name tenants and endpoints."""
+    asyncio.run(stack.load(4, 2))
+    written = [Path(str(stack.stack.access_log)), *Path(str(stack.stack.receipts)).parent.glob("receipts.*.jsonl")]
+    assert len(written) >= 2
+    assert {path.stat().st_mode & 0o777 for path in written} == {0o600}
+
+
 def test_a_hung_endpoint_is_replaced_by_another(stack: Running) -> None:
     lost = counted(stack, "penstock_lost_decisions_total")
     seen = asyncio.run(stack.load_during(lambda: stack.fault("hang", 0), 300))

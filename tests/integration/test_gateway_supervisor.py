@@ -68,6 +68,19 @@ def test_a_fleet_that_envoy_rejects_is_not_adopted(stack: Running) -> None:
     assert asyncio.run(stack.load(20, 4)).failed == 0
 
 
+def test_a_hung_envoy_is_restarted(stack: Running) -> None:
+    """Attack: an Envoy that was stopped for 15 s was neither told of nor killed."""
+    (envoy,) = stack.children("envoy")
+    assert stack.stack.own_log is not None
+    log = Path(stack.stack.own_log)
+    os.kill(envoy, signal.SIGSTOP)
+    time.sleep(4.0)
+    assert stack.children("envoy") == [envoy]  # it may be short of time
+    until(lambda: "envoy missed its heartbeat" in log.read_text(), 20)
+    until(lambda: stack.children("envoy") not in ([], [envoy]), 10)
+    until(lambda: asyncio.run(stack.ask(chat()))[0] == 200, 20)
+
+
 def test_a_killed_supervisor_leaves_no_process_and_the_same_command_starts_again(stack: Running) -> None:
     parts = {name: stack.children(name) for name in ("envoy", "picker", "scraper")}
     assert {name: len(pids) for name, pids in parts.items()} == {

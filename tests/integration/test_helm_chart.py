@@ -41,7 +41,13 @@ def arguments_of(objects: list[dict[str, Any]]) -> list[str]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_api_accepts_every_object(mode: str) -> None:
-    assert validate_core(rendered(mode)) == {"ConfigMap", "Deployment", "PodDisruptionBudget", "Service"}
+    assert validate_core(rendered(mode)) == {
+        "ConfigMap",
+        "Deployment",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "Service",
+    }
 
 
 @pytest.mark.parametrize("name", CRDS)
@@ -70,6 +76,25 @@ def test_parts_of_the_picker_refer_to_each_other() -> None:
     labels = find_kind(objects, "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= labels.items()
     assert f"--only-pick=0.0.0.0:{picker['port']['number']}" in arguments_of(objects)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_metrics_are_apart_from_the_api(mode: str) -> None:
+    objects = rendered(mode, "--set", "service.type=LoadBalancer")
+    services = [one["spec"] for one in objects if one["kind"] == "Service"]
+    (metrics,) = [one for one in services if {port["name"] for port in one["ports"]} & {"metrics"}]
+    assert (metrics["type"], len(metrics["ports"])) == ("ClusterIP", 1)
+    rules = find_kind(objects, "NetworkPolicy")["spec"]["ingress"]
+    assert [rule["from"] for rule in rules if rule["ports"] == [{"port": "metrics"}]] == [[{"podSelector": {}}]]
+
+
+def test_memory_follows_the_fleet() -> None:
+    def room(*options: str) -> str:
+        volumes = find_kind(rendered("gateway", *options), "Deployment")["spec"]["template"]["spec"]["volumes"]
+        return next(str(one["emptyDir"]["sizeLimit"]) for one in volumes if one["name"] == "memory")
+
+    assert room() == f"{32 + 16 // 4 + 2 * 2 + 16 * 2 // 256}Mi"
+    assert room("--set", "workers=64") == f"{32 + 16 // 4 + 2 * 64 + 16 * 64 // 256}Mi"
 
 
 def test_pods_have_time_to_drain() -> None:

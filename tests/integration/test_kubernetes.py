@@ -30,7 +30,7 @@ def objects() -> list[dict[str, Any]]:
 
 
 def test_core_kinds_are_what_the_api_accepts(objects: list[dict[str, Any]]) -> None:
-    assert validate_core(objects) == {"ConfigMap", "Deployment", "PodDisruptionBudget", "Service"}
+    assert validate_core(objects) == {"ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service"}
 
 
 @pytest.mark.parametrize("name", CRDS)
@@ -50,8 +50,16 @@ def test_its_parts_refer_to_each_other(objects: list[dict[str, Any]]) -> None:
     route = find_kind(objects, "HTTPRoute")["spec"]["rules"][0]["backendRefs"][0]
     assert (route["kind"], route["name"]) == ("InferencePool", pool["metadata"]["name"])
     for name, service in services.items():
-        if name != picker["name"]:
+        if not name.startswith(picker["name"]):
             assert pool["spec"]["selector"]["matchLabels"].items() <= service["selector"].items()
+
+
+def test_metrics_are_apart_from_the_picker(objects: list[dict[str, Any]]) -> None:
+    """Attack: a Service of the type LoadBalancer published tenants, dollars and addresses with the API."""
+    services = [one["spec"] for one in objects if one["kind"] == "Service"]
+    assert [[port["name"] for port in one["ports"]] for one in services if len(one["ports"]) > 1] == []
+    rules = find_kind(objects, "NetworkPolicy")["spec"]["ingress"]
+    assert [bool(rule.get("from")) for rule in rules for port in rule["ports"] if port["port"] == "metrics"] == [True]
 
 
 def test_the_fleet_it_brings_is_one_and_its_names_are_services(objects: list[dict[str, Any]]) -> None:

@@ -1,6 +1,7 @@
 """A connection handles requests in order and closes when it must."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -83,3 +84,23 @@ def test_no_bytes_make_the_parser_raise(pieces: list[bytes]) -> None:
     line = HttpConnection(echo)
     for piece in pieces:
         line.data_received(piece)
+
+
+def test_a_half_sent_request_ends_its_connection() -> None:
+    """Attack: 1,100 half-sent requests took all files of the metrics page, until their clients left."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: HttpConnection(echo, patience_s=0.2), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        for _ in range(2):
+            writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert await answer(reader) == b"GET / "
+        writer.write(b"GET / HTTP/1.1\r\nhost:")
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+        server.close()
+        await server.wait_closed()
+
+    asyncio.run(main())

@@ -109,3 +109,15 @@ def test_nothing_is_published_without_a_tag() -> None:
     assert workflow["permissions"] == {"contents": "read"}
     pushes = [step for step in workflow["jobs"]["image"]["steps"] if "build-push" in step.get("uses", "")]
     assert [step["with"]["push"] for step in pushes] == ["${{ startsWith(github.ref, 'refs/tags/') }}"]
+
+
+UNPINNED = {"pypa/gh-action-pypi-publish@release/v1"}
+"""Its maintainers move the branch to each release; the commit of a release with attestations was not at hand."""
+
+
+def test_workflow_actions_are_pinned_by_commit() -> None:
+    """Attack: whoever moves a tag runs in a workflow that may sign releases."""
+    files = [*(REPOSITORY / ".github").rglob("*.yml")]
+    used = {name for path in files for name in re.findall(r"uses: ([\w./-]+@[\w./-]+)", path.read_text("utf-8"))}
+    assert len(used) > 8
+    assert {name for name in used if not re.search(r"@[0-9a-f]{40}$", name)} == UNPINNED

@@ -13,7 +13,6 @@ from typing import Final
 from penstock.gateway.parent_death import HAS_SIGNAL, end_with_parent, guard
 
 _SILENT_S: Final = 3.0
-"""Seconds without a heartbeat after which a picker or the scraper is killed and restarted."""
 START_S: Final = 90.0
 """Timeout in seconds for the start of a process. The first compilation of the policy takes half a minute."""
 
@@ -67,6 +66,8 @@ class Child:
 
     None if the process writes no heartbeat.
     """
+    silent_s: float = _SILENT_S
+    """Seconds without a heartbeat after which the process is killed and restarted."""
 
     def start(self) -> None:
         """Start the process in a new session, so that signals from the terminal do not reach it."""
@@ -82,6 +83,7 @@ class Child:
             self.process = subprocess.Popen(  # noqa: S603 - own programs
                 command,
                 start_new_session=True,
+                umask=0o077,  # an access log names tenants
                 preexec_fn=with_parent,  # noqa: PLW1509 - a single system call that takes no lock
             )
             signal.signal(signal.SIGHUP, before)
@@ -104,7 +106,7 @@ class Child:
         if self.heartbeat_s is None:
             return False
         last_s = self.heartbeat_s()
-        allowed_s = _SILENT_S if last_s > self.started_s else START_S
+        allowed_s = self.silent_s if last_s > self.started_s else START_S
         return now_s - max(last_s, self.started_s) > allowed_s
 
     def send(self, number: signal.Signals) -> None:

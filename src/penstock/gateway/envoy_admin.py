@@ -21,11 +21,11 @@ class AdminConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def ask_admin(path: str, method: str, target: str) -> str | None:
+def ask_admin(path: str, method: str, target: str, timeout_s: float = 2.0) -> str | None:
     """Send one request to the admin interface and return the response body, or None if Envoy does not answer."""
     if not Path(path).exists():
         return None
-    connection = AdminConnection(path)
+    connection = AdminConnection(path, timeout_s)
     try:
         connection.request(method, target)
         return connection.getresponse().read().decode("utf-8", "replace")

@@ -38,6 +38,10 @@ _END_S: Final = 5.0
 """Seconds that a process may run after SIGTERM before it is killed."""
 _MISSING_TURNS: Final = 10
 _FLUSH_MS: Final = "10"
+_ASK_S: Final = 0.2
+"""Seconds that Envoy's main thread may take for an answer."""
+_ENVOY_SILENT_S: Final = 10.0
+"""Seconds without an answer of Envoy's main thread after which Envoy is killed and restarted."""
 _BACK_OFF_S: Final = (0.0, 0.2, 1.0, 5.0)
 STABLE_UPTIME_S: Final = 10.0
 """Uptime in seconds. A process that ends after more than this uptime is restarted without back-off."""
@@ -65,6 +69,7 @@ class Supervisor:
         self._missing_turns = 0
         self._heartbeat = 0, 0.0
         """Time stamp of the scraper's last heartbeat, and when it was seen."""
+        self._asked_envoy_s = self._envoy_silence_s = 0.0
         self._access_files: tuple[Path, ...] = ()
         """Files with keys that the access file refers to."""
         self._pipes: list[int] = []
@@ -161,7 +166,8 @@ class Supervisor:
         self._await(lambda: settings.metrics is None or _accepts_connections(settings.metrics), "scraper")
         if settings.only_pick is not None:
             return
-        self.children["envoy"] = Child("envoy", self._envoy())
+        envoy = Child("envoy", self._envoy(), heartbeat_s=self._envoy_heartbeat_s, silent_s=_ENVOY_SILENT_S)
+        self.children["envoy"] = envoy
         self.children["envoy"].start()
         self._await(lambda: envoy_ready(settings.admin), "envoy")
 
@@ -198,6 +204,18 @@ class Supervisor:
         if beat != self._heartbeat[0]:
             self._heartbeat = beat, time.monotonic()
         return self._heartbeat[1]
+
+    def _envoy_heartbeat_s(self) -> float:
+        """Ask Envoy's main thread once a second whether it answers, and return when it last did.
+
+        Silence is counted by questions, so that time in which this process did not run is none of Envoy's.
+        """
+        now_s = time.monotonic()
+        if now_s - self._asked_envoy_s >= 1.0:
+            self._asked_envoy_s = now_s
+            answers = ask_admin(self._settings.admin, "GET", "/ready", _ASK_S) is not None
+            self._envoy_silence_s = 0.0 if answers else self._envoy_silence_s + 1.0
+        return now_s - self._envoy_silence_s
 
     def _check_children(self) -> None:
         """Restart processes that ended, and kill processes that hang. Reload the fleet if a watched file changed."""

@@ -39,7 +39,7 @@ bool ENVOY(http_get_header)(envoy_filter f, int of, envoy_bytes key, envoy_bytes
 }
 
 /* Further headers of the next requests, as key, value, key, value. A removed one has no key. */
-enum { MORE_HEADERS = 24 };
+enum { MORE_HEADERS = 160 };
 static _Thread_local char more_headers[MORE_HEADERS][2][200];
 static _Thread_local size_t more_count;
 void fake_header(const char *key, const char *value) {
@@ -116,7 +116,7 @@ static struct {
 
 static __typeof__(call_rank) real_rank;
 static int64_t recorded_rank(const penstock_picker_table *t) {
-  size_t n = (size_t)t->endpoints_shape[0];
+  size_t n = (size_t)t->endpoints_shape[0] < 256 ? (size_t)t->endpoints_shape[0] : 256;
   last.request = *t->request, last.parameters = *t->parameters;
   memcpy(last.endpoints, t->endpoints, n * sizeof *t->endpoints);
   memcpy(last.hits, t->hits, n * sizeof *t->hits);

@@ -588,6 +588,75 @@ def test_headers_of_a_request_are_read_or_removed(
     assert {name: seen[name] for name in expected} == pytest.approx(expected)
 
 
+@pytest.mark.usefixtures("folder")
+def test_too_many_headers_are_refused(envoy: ctypes.CDLL) -> None:
+    """Attack: beyond 128 headers, none of the reserved ones was removed."""
+    for number in range(150):
+        envoy.fake_header(f"x-more-{number}".encode(), b"1")
+    client = Client(envoy, 22)
+    client.now_s = 2.95e6
+    try:
+        assert client.send() == ""
+    finally:
+        envoy.fake_header(None, None)
+    assert client.statuses == {431: 1}
+    envoy.fake_end(client.open[0][1], b"", 1)
+
+
+CORRUPT = {
+    "endpoints": 2**40,
+    "tenants": 1,
+    "prefix_words": 0,
+    "classes": 2**30,
+    "at_endpoints": -64,
+    "at_places": 2**50,
+    "at_samples": 3,
+    "total_bytes": 2**45,
+    "sample_every": -1,
+}
+
+
+@pytest.mark.parametrize("name", CORRUPT)
+def test_a_corrupt_table_is_not_adopted(
+    envoy: ctypes.CDLL, folder: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    generation = 1000 + list(CORRUPT).index(name)
+    client, ring = Client(envoy, generation), EndedRing(folder, 1)
+    client.now_s = 3.5e6 + 100.0 * generation
+    before = module_fleet(generation + 100)
+    shared_tables(folder, before, 1)
+    write_module_table(folder, before, 1, 10.0)
+    client.send()
+    wrong = module_fleet(generation)
+    shared_tables(folder, wrong, 1)
+    write_module_table(folder, wrong, 1, 10.0)
+    ModuleTable(table_file(folder, generation)).header[name] = CORRUPT[name]
+    for _ in range(3):
+        client.pass_time(10.0)
+        client.send()
+    client.pass_time(1e3)
+    assert set(ring.drain()["generation"].tolist()) == {before.generation}
+    assert capfd.readouterr().err.count("its table cannot be read") == 1
+
+
+def test_too_many_addresses_are_told_once(envoy: ctypes.CDLL, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Attack: after 16,384 addresses no fleet was adopted, and its table was mapped 500 times a second."""
+    client, ring = Client(envoy, 31), EndedRing(folder, 1)
+    client.now_s, last = 4.5e6, 0
+    for turn in range(9):
+        routed = module_fleet(3000 + turn, range(10_000 + 2000 * turn, 12_000 + 2000 * turn))
+        shared_tables(folder, routed, 1)
+        write_module_table(folder, routed, 1, 10.0)
+        for _ in range(3):
+            client.send()
+            client.pass_time(100.0)
+        last = int(ring.drain()["generation"].max())
+    assert 3000 < last < 3008
+    assert capfd.readouterr().err.count("too many addresses") == 9 - (last - 3000) - 1
+    shared_tables(folder, module_fleet(4000), 1)
+    write_module_table(folder, module_fleet(4000), 1, 10.0)
+
+
 @pytest.mark.parametrize(
     ("tenant", "asked_ms", "expected"),
     [(b"a", b"50", (0.2, 4.0)), (b"b", b"50", (0.2, 1.0)), (b"a", b"300", (0.3, 4.0))],
@@ -603,7 +672,7 @@ def test_floors_and_critical_tenants_are_kept(
     write_module_table(folder, routed, 1, 10.0)
     envoy.fake_header(b"x-slo-ttft-ms", asked_ms)
     envoy.fake_header(b"x-penstock-objective", b"critical")
-    envoy.fake_time(ctypes.c_double(3e6 + generation))
+    envoy.fake_time(ctypes.c_double(4.7e6 + generation))
     body, destination, status = b'{"model": "m", "max_tokens": 9}', ctypes.create_string_buffer(256), ctypes.c_int()
     size = ctypes.c_size_t(len(body))
     try:

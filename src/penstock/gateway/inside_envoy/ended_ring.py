@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from penstock.gateway.state.shared_tables import shared_array
+from penstock.gateway.state.shared_tables import memory_fence, shared_array
 from penstock.routing.records import Records
 
 RING_RECORDS: Final = 2048
@@ -111,6 +111,8 @@ class EndedRing:
         for head, records in zip(self._heads, self._records, strict=True):
             posted, taken = int(head["posted"]), int(head["taken"])
             if posted > taken:
+                memory_fence()  # records are written before `posted`, and may be overwritten after `taken`
                 found.append(records[np.arange(taken, posted) % RING_RECORDS])
+                memory_fence()
                 head["taken"] = posted
         return np.concatenate(found) if found else np.zeros(0, _READ)

@@ -38,6 +38,7 @@ static struct {
   penstock_place known[MAX_IDS];
   _Atomic bool doubted[MAX_IDS]; /* its last answer was a 400 or 422, so peers are asked too */
   int32_t index_of[MAX_IDS]; /* index of an id in the current table; -1: not in this fleet */
+  int64_t refused; /* generation of a table that could not be adopted; 0: none */
   atomic_flag writing;
   _Atomic int waiting; /* events that are posted and not applied */
   _Atomic double kept_s, due_s;
@@ -244,16 +245,24 @@ static void apply_due(table *t, double now_s) {
   }
 }
 
+/* Goes on with the fleet that is there, and does not try the same table again. */
+static void refuse_table(table *next, int64_t generation) {
+  warn(next ? "the fleet is not adopted: too many addresses of endpoints since the start; restart the gateway"
+            : "the fleet is not adopted: its table cannot be read; restart the gateway", "");
+  if (next) close_table(next);
+  module.refused = generation;
+}
+
 static void keep_current(double now_s) {
   if (now_s - module.kept_s < 0.002 || !take_flag()) return;
   module.kept_s = now_s;
   apply_posted();
   table *t = atomic_load(&module.current);
   int64_t wanted = atomic_load_explicit(module.generation, memory_order_acquire);
-  if (t->header->generation != wanted) {
+  if (t->header->generation != wanted && module.refused != wanted) {
     table *next = open_table(module.folder, module.workers, wanted);
     if (next && install_table(next, now_s)) t = next;
-    else if (next) close_table(next);
+    else refuse_table(next, wanted);
   }
   for (int64_t i = 0; i < t->header->endpoints; i++) apply_report(t, i, now_s);
   penstock_suspect_table suspects = suspects_of(t);
@@ -778,7 +787,10 @@ void ON_FILTER(destroy)(const void *m) {
 
 int ON_FILTER(request_headers)(envoy_filter f, void *m, bool end) {
   request *r = m;
-  read_headers(f, module.reserved, &r->asked);
+  if (!read_headers(f, module.reserved, &r->asked)) {
+    r->decided = true, ENVOY(http_send_response)(f, 431, NULL, 0, bytes_of("too many headers"), bytes_of("penstock"));
+    return HEADERS_STOP;
+  }
   if (!end) ENVOY(http_set_buffer_limit)(f, (uint64_t)module.most_bytes); /* over HTTP/2 it would be the window */
   if (r->asked.tenant_length) r->kept.tenant = 1 + (int)(scan_hash(r->asked.tenant, r->asked.tenant_length) % (KEPT_TENANTS - 1));
   if (!r->w || !end) return r->w ? HEADERS_STOP : HEADERS_CONTINUE;

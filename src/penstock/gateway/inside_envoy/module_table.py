@@ -22,6 +22,7 @@ from penstock.gateway.state.shared_tables import (
     EndpointTables,
     carry_over,
     map_reserved,
+    memory_fence,
     shared_array,
 )
 from penstock.routing.admission import hold_seconds
@@ -159,12 +160,15 @@ class ModuleTable:
     def take_samples(self) -> Iterator[tuple[Records, Records, Records, Records, Records]]:
         """Yield request, endpoints, hits, parameters and order of each decision recorded since the last call."""
         count = int(self.header["endpoints"])
-        for worker in np.flatnonzero(self.samples["filled"]).tolist():
+        filled = np.flatnonzero(self.samples["filled"]).tolist()
+        memory_fence()
+        for worker in filled:
             row = self.samples[worker]
             inputs = (("requests", REQUEST, 1), ("endpoints", ENDPOINT, count), ("hits", np.dtype("i8"), count))
             request, endpoints, hits = (self._sample_part(worker, *one) for one in inputs)
             parameters = self._sample_part(worker, "parameters", PARAMETERS, 1)
             yield request, endpoints, hits, parameters, row["order"][: row["found"]].copy()
+            memory_fence()
             row["filled"] = 0
 
     def _sample_part(self, worker: int, name: str, dtype: np.dtype[Any], count: int) -> Records:
@@ -287,6 +291,7 @@ def _write_text(rows: Records, index: int, text: str) -> None:
 
 def _announce(folder: Path, generation: int) -> None:
     current = shared_array(folder / CURRENT, np.dtype([("generation", "i8")]), (1,))
+    memory_fence()
     current["generation"] = generation
 
 

@@ -75,8 +75,9 @@ static int tokens_of(const envoy_header *path) {
   return NO_TOKENS;
 }
 
-/* Reads the headers of a request, and removes those that only the gateway may set: `reserved`, each ended by a comma. */
-static void read_headers(envoy_filter f, const char *reserved, asked *a) {
+/* Reads the headers of a request, and removes those that only the gateway may set: `reserved`, each ended by a comma.
+ * Returns false if there are too many: then none is removed. */
+static bool read_headers(envoy_filter f, const char *reserved, asked *a) {
   static const char *const TENANT[] = {"x-penstock-tenant", "x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id", NULL};
   static const char *const OBJECTIVE[] = {"x-penstock-objective", "x-llm-d-inference-objective", "x-gateway-inference-objective", NULL};
   static const char *const TTFT[] = {"x-llm-d-slo-ttft-ms", "x-slo-ttft-ms", NULL};
@@ -84,7 +85,7 @@ static void read_headers(envoy_filter f, const char *reserved, asked *a) {
   static const char *const PATH[] = {":path", NULL};
   envoy_header all[MAX_HEADERS];
   size_t count = ENVOY(http_get_headers_size)(f, REQUEST_HEADERS);
-  if (count > MAX_HEADERS || !ENVOY(http_get_headers)(f, REQUEST_HEADERS, all)) count = 0;
+  if (count > MAX_HEADERS || !ENVOY(http_get_headers)(f, REQUEST_HEADERS, all)) return false;
   const envoy_header *tenant = first_of(all, count, TENANT);
   a->weight = 1.0;
   a->ttft_s = read_limit_s(first_of(all, count, TTFT)), a->tpot_s = read_limit_s(first_of(all, count, TPOT));
@@ -100,6 +101,7 @@ static void read_headers(envoy_filter f, const char *reserved, asked *a) {
       if (all[i].key_length == length && !memcmp(all[i].key, name, length)) all[i].key_length = 0, found++; /* Envoy frees it */
     if (found) ENVOY(http_set_header)(f, REQUEST_HEADERS, (envoy_bytes){name, length}, (envoy_bytes){NULL, 0});
   }
+  return true;
 }
 
 #endif

@@ -7,6 +7,7 @@ import mmap
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -146,20 +147,37 @@ def carry_over(before: Sequence[str], then: EndpointTables, after: Sequence[str]
         now.reports[name][new] = then.reports[name][old]
 
 
+_FENCE: Final = Lock()
+
+
+def memory_fence() -> None:
+    """Let no later access to memory be seen before an earlier one, as Arm processors may.
+
+    Releasing a lock waits for earlier accesses, and taking it again comes before later ones.
+    """
+    for _ in range(2):
+        with _FENCE:
+            pass
+
+
 def begin_write(rows: Records, index: int) -> None:
     """Mark a row as being written, by making its sequence number odd."""
     rows["sequence"][index] += 1
+    memory_fence()
 
 
 def end_write(rows: Records, index: int) -> None:
     """Mark a row as complete, by making its sequence number even."""
+    memory_fence()
     rows["sequence"][index] += 1
 
 
 def read_row(rows: Records, index: int) -> np.void | None:
     """Return a copy of a row, or None if a process is writing the row."""
     before = rows["sequence"][index]
+    memory_fence()
     row: np.void = rows[index].copy()
+    memory_fence()
     if before % 2 or rows["sequence"][index] != before:
         return None
     return row

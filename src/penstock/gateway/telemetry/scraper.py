@@ -5,10 +5,12 @@ import gc
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +57,8 @@ _SCRAPE_S: Final = 5e-4
 The endpoints of a large fleet are scraped less often, so that the scraper needs only one core.
 """
 _ACTIVE_EVERY_S: Final = 1.0
+_PATIENCE_S: Final = 30.0
+"""Seconds after which a connection to the metrics page ends if it sends no whole request."""
 _NAMES_EVERY_S: Final = 3.0
 ENVOY_COUNTERS: Final = {
     "http.clients.downstream_rq_total": "penstock_requests_total",
@@ -257,6 +261,13 @@ def write_json(path: Path, value: object) -> None:
     partial.replace(path)
 
 
+def _raise_file_limit() -> None:
+    """Allow as many open files as the kernel lets this process have: each endpoint and each client takes one."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # macOS has another limit of its own
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 async def _run(folder: Path, pickers: int, metrics: str) -> None:
     scraper = Scraper(folder, pickers)
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
@@ -265,7 +276,9 @@ async def _run(folder: Path, pickers: int, metrics: str) -> None:
     inbox = OutcomeInbox(folder, scraper.usage.add)
     loop.add_reader(inbox, inbox.read)
     if metrics:
-        await loop.create_server(lambda: HttpConnection(scraper.answer), *split_address(metrics))
+        await loop.create_server(
+            lambda: HttpConnection(scraper.answer, patience_s=_PATIENCE_S), *split_address(metrics)
+        )
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
     alive = folder / "scraper.alive"
     while not stopped.is_set():
@@ -280,6 +293,7 @@ async def _run(folder: Path, pickers: int, metrics: str) -> None:
 def main(arguments: list[str]) -> None:
     """Run the scraper. The arguments are the gateway's folder, the number of pickers, and the metrics address."""
     folder, pickers, metrics = arguments
+    _raise_file_limit()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the supervisor stops this process
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(Path(folder), int(pickers), metrics))
