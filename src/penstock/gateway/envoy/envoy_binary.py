@@ -39,6 +39,10 @@ def envoy_program() -> str:
     return program
 
 
+_OWNER_ONLY: Final = 0o077
+"""Envoy creates the access log already here."""
+
+
 def validate(bootstrap: Path) -> None:
     """Validate a configuration with Envoy.
 
@@ -47,7 +51,7 @@ def validate(bootstrap: Path) -> None:
     command = [envoy_program(), "--mode", "validate", "-c", str(bootstrap), "--log-level", "error"]
     try:
         result = subprocess.run(  # noqa: S603 - own program
-            command, capture_output=True, text=True, timeout=_VALIDATE_S, check=False
+            command, capture_output=True, text=True, timeout=_VALIDATE_S, check=False, umask=_OWNER_ONLY
         )
     except subprocess.TimeoutExpired:
         raise UsageError(f"Envoy did not validate the configuration within {_VALIDATE_S} s; try again") from None
