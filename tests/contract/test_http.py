@@ -309,6 +309,7 @@ METRICS = {
     "penstock_answers_total": ("counter", ENDPOINT),
     "penstock_failed_answers_total": ("counter", ENDPOINT),
     "penstock_moved_answers_total": ("counter", ENDPOINT),
+    "penstock_struck_tries_total": ("counter", ENDPOINT),
     "penstock_in_flight_requests": ("gauge", ENDPOINT),
     "penstock_prompt_bytes_total": ("counter", ENDPOINT),
     "penstock_predicted_ttft_seconds_total": ("counter", ENDPOINT),
@@ -355,12 +356,13 @@ METRICS = {
     "penstock_idle_usd_total": ("counter", "model pool"),
     "penstock_rent_usd_total": ("counter", "model pool"),
     "penstock_uncharged_usd": ("gauge", "model pool"),
+    "penstock_lost_outcomes_total": ("counter", ""),
     "llm_total_hourly_cost": ("gauge", "cost_basis model_name"),
     "llm_cost_per_million_tokens": ("gauge", "cost_basis model_name"),
     "llm_cache_savings_fraction": ("gauge", "model_name"),
 }
-OF_PROTOCOL = {
-    "module": {"penstock_lost_outcomes_total": ("counter", "")},
+OF_PROTOCOL: dict[str, dict[str, tuple[str, str]]] = {
+    "module": {},
     "ext_proc": {"penstock_fallback_requests_total": ("counter", "")},
 }
 BY_PHASE = "allocation_method cost_basis model_name phase"

@@ -22,7 +22,6 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 
 from gateway_stack import Answers, Running, Stack, chat, until
 
-pytestmark = pytest.mark.xdist_group("gateway")
 MODEL, MEMORY = "llama-3.1-8b", "/dev/shm"  # noqa: S108 - where gateways make their folders
 UNSHARE = shutil.which("unshare")
 FLEET = """\

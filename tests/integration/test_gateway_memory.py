@@ -17,7 +17,6 @@ from h2.events import Event, ResponseReceived, StreamEnded, StreamReset
 
 from gateway_stack import Running, chat, running
 
-pytestmark = pytest.mark.xdist_group("gateway")
 GIB = 2**30
 """The memory limit of the chart."""
 GREEDY = "x-penstock-tenant: greedy\r\n"

@@ -14,7 +14,6 @@ pytest.importorskip("httptools", reason='the gateway is an extra: pip install "p
 from gateway_stack import Running, chat, running
 from penstock.prometheus_text import read_samples
 
-pytestmark = pytest.mark.xdist_group("gateway")
 HASTY = "x-penstock-tenant: batch\r\nx-llm-d-slo-ttft-ms: 1\r\nx-penstock-objective: critical\r\n"
 
 

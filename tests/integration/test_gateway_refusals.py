@@ -15,8 +15,6 @@ from gateway_stack import Running, chat, running, until
 from penstock.api.top import read_gateway
 from penstock.prometheus_text import read_samples
 
-pytestmark = pytest.mark.xdist_group("gateway")
-
 
 @pytest.fixture(scope="module", params=["module", "ext_proc_buffered"])
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:

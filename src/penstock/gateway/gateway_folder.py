@@ -56,7 +56,7 @@ def remove_leftovers(place: Path) -> None:
 
 
 def _lock(folder: Path) -> int:
-    """Lock a folder. The lock file gets its name when it is locked, so that nobody sees it unlocked before."""
+    """Lock a folder. The lock file gets its name when it is locked, so that it is never seen unlocked."""
     made = folder / f"{_LOCK}.new"
     descriptor = os.open(made, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -24,7 +24,7 @@ from penstock.gateway.inside_envoy.ended_ring import EndedRing
 from penstock.gateway.inside_envoy.module_table import reserve_tables, shared_tables, write_module_table
 from penstock.gateway.servers.picker_process import draining_file, run_picker
 from penstock.gateway.state.access_rules import access_of
-from penstock.gateway.state.addresses import split_address
+from penstock.gateway.state.addresses import accepts_connections, split_address
 from penstock.gateway.state.routed_fleet import RoutedFleet
 from penstock.gateway.state.shared_tables import PICKER_STATE, shared_array
 from penstock.gateway.telemetry.scraper import write_json
@@ -163,7 +163,7 @@ class Supervisor:
         for child in self.children.values():
             child.start()
         self._await(lambda: all(states["alive_s"][n] > 0 for n in numbers), "pickers")
-        self._await(lambda: settings.metrics is None or _accepts_connections(settings.metrics), "scraper")
+        self._await(lambda: settings.metrics is None or accepts_connections(settings.metrics), "scraper")
         if settings.only_pick is not None:
             return
         envoy = Child("envoy", self._envoy(), heartbeat_s=self._envoy_heartbeat_s, silent_s=_ENVOY_SILENT_S)
@@ -369,20 +369,6 @@ def _check_free(address: str) -> None:
             probe.bind((host, port))
         except OSError as error:
             raise UsageError(f"cannot listen on {address}: {error.strerror or error}; choose another port") from None
-
-
-def _accepts_connections(address: str) -> bool:
-    """Return whether an address accepts connections.
-
-    A wildcard address is tested by a connection to the loopback address.
-    """
-    host, port = split_address(address)
-    loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not bound here
-    try:
-        socket.create_connection((loopback, port), timeout=1.0).close()
-    except OSError:
-        return False
-    return True
 
 
 def _heartbeat_of(states: Records, number: int) -> Callable[[], float]:

@@ -88,7 +88,7 @@ class ModuleOutcomes:
         ended["endpoint"], ended["pool"] = endpoints, [self._pools.get(endpoint, "") for endpoint in endpoints]
         for name, value in EndedRequest._field_defaults.items():
             ended[name][refused] = value
-        ended["failed"][refused & (flags & OWN_LIMITS != 0)] = False  # nobody has promised these limits
+        ended["failed"][refused & (flags & OWN_LIMITS != 0)] = False  # the operator has not promised these limits
         return ended
 
     def _labels(self, generation: int, name: int, slo_class: int) -> tuple[str, str]:

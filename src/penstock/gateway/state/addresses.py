@@ -70,3 +70,17 @@ def _unknown(endpoint: str, reason: object) -> UsageError:
 def picker_socket(folder: Path, number: int) -> str:
     """Return the path of the socket on which Envoy asks picker `number` to choose endpoints."""
     return str(folder / f"picker-{number}.sock")
+
+
+def accepts_connections(address: str) -> bool:
+    """Return whether an address accepts connections.
+
+    A wildcard address is tested by a connection to the loopback address.
+    """
+    host, port = split_address(address)
+    loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - not bound here
+    try:
+        socket.create_connection((loopback, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
