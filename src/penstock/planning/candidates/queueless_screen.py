@@ -44,8 +44,8 @@ class CompiledSteps:
     drafted: DraftedCurve | None = None
     """Measured runs with these drafts."""
     measured_users: float | None = None
-    """Most requests at once, scaled to the devices, with which this shape of model was measured on the accelerator, with
-    any engine and split; None if none was."""
+    """Most requests at once, per device, with which a model of this shape was measured on the accelerator with any
+    engine and split, times the devices; None if none was."""
 
     def beyond(self, spread: Logs, together: float) -> Logs:
         """Return P10 and P90 of the error of a step with more requests at once than were measured.
