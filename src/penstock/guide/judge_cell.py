@@ -172,13 +172,13 @@ class ShapeJudge:
                 rate_per_s=rate,
                 headroom=headroom,
                 share_fraction=load / sum(carried),
-                acquired=self._acquired(pool),
+                acquired=self._way_words(pool),
                 usd_per_device_hour=self._device_hour_usd(pool),
             )
             for pool, rate, load, (entry, headroom) in zip(pools, rates, carried, found, strict=True)
         )
 
-    def _acquired(self, pool: SizedPool) -> str:
+    def _way_words(self, pool: SizedPool) -> str:
         way = self.capacity.best_way(pool.kind.offer, pool.units)
         if way is None or way.kind != "contract":
             return "rent" if way is None else way.kind

@@ -65,7 +65,7 @@ def test_engineers_decide_at_this_size_and_the_flip_says_where() -> None:
 
 
 def test_a_price_flip_is_where_solving_again_changes_its_mind() -> None:
-    free = TWO_PARTS.replace(PEOPLE, "stacks: {amd: {engineers: 0}}\n")
+    free = TWO_PARTS.replace(PEOPLE, "stacks: {amd: {engineers_per_1000_devices: 0}}\n")
     answer = answer_of(solved(free))
     assert answer.verdict.winner == "amd"
     flip = next(flip for flip in answer.flips if flip.name == "h200_sxm price" and flip.side == "below")
@@ -76,7 +76,7 @@ def test_a_price_flip_is_where_solving_again_changes_its_mind() -> None:
 
 def test_a_win_inside_the_interval_is_too_close_to_call_and_says_what_to_measure() -> None:
     even = TWO_PARTS.replace("value: 32000, low: 24000, high: 36000", "value: 15500, low: 12000, high: 19000")
-    even = even.replace(PEOPLE, "stacks: {amd: {engineers: 0}}\n")
+    even = even.replace(PEOPLE, "stacks: {amd: {engineers_per_1000_devices: 0}}\n")
     answer = answer_of(solved(even, {"mi300x": 4.0, "h200_sxm": 4.0}, spread=0.4))
     assert answer.verdict.outcome == "too close to call"
     assert answer.confidence.saving_usd is not None

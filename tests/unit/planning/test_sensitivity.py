@@ -134,7 +134,7 @@ def test_no_nearer_demand_or_throughput_changes_the_winner_than_the_one_said(req
     """Attack: "stops winning above 1.52 x the demand", and at 1.05 x another vendor was cheaper: costs are stairs."""
     even = TWO_PARTS.replace("{value: 32000, low: 24000, high: 36000}", "28000")
     even = even.replace("requests_per_s: 40", f"requests_per_s: {requests_per_s}")
-    found = solved(even.replace(PEOPLE, "stacks: {amd: {engineers: 0}, nvidia: {engineers: 0}}\n"))
+    found = solved(even.replace(PEOPLE, "stacks: {amd: {engineers_per_1000_devices: 0}, nvidia: {engineers: 0}}\n"))
     assert isinstance(found.answer, Answer)
     family, world = found.answer.family, InputWorld(resolved=found.resolved)
     judged = Judge(family=family, candidates=found.candidates, winner=family.label(family.winner))

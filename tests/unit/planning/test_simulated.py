@@ -287,7 +287,7 @@ def test_a_kind_of_fleet_that_just_holds_is_not_missed_where_another_is_dearer()
         return 0.955 if load.requests_per_s <= sustained(load) * 1.0001 else 0.5
 
     demand = TWO_PARTS.replace("requests_per_s: 40", "requests_per_s: 400").replace(
-        PEOPLE, "stacks: {amd: {engineers: 0}}\n"
+        PEOPLE, "stacks: {amd: {engineers_per_1000_devices: 0}}\n"
     )
     free = solved(demand, {"mi300x": 6.0, "h200_sxm": 6.0}).answer
     assert isinstance(free, Answer)

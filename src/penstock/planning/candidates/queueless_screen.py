@@ -17,6 +17,7 @@ from penstock.performance.prediction.drafted_load import DraftedCurve, drafted_c
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.performance.prediction.serving_stack import Stack, stack_of
 from penstock.performance.prediction.speculation import Speculation
+from penstock.performance.similarity.cases import shape_of
 from penstock.performance.step.drafting_step import drafting_step
 from penstock.performance.step.first_token import LoopLoad
 from penstock.performance.step.step_work import COMPONENTS, Array, ReplicaWork
@@ -43,7 +44,8 @@ class CompiledSteps:
     drafted: DraftedCurve | None = None
     """Measured runs with these drafts."""
     measured_users: float | None = None
-    """Most requests at once with which this setup was measured; None if it was not."""
+    """Most requests at once, per device, with which a model of this shape was measured on the accelerator with any
+    engine and split, times the devices; None if none was."""
 
     def beyond(self, spread: Logs, together: float) -> Logs:
         """Return P10 and P90 of the error of a step with more requests at once than were measured.
@@ -109,6 +111,7 @@ class QueuelessScreen:
         self._compiled: dict[tuple[object, ...], CompiledSteps] = {}
         self._rooms: dict[tuple[object, ...], DeviceRoom] = {}
         self._fits: dict[tuple[object, ...], MemoryFit] = {}
+        self._users: dict[tuple[str, str], float | None] = {}
 
     def __call__(self, option: Option, workload: WorkloadPlan) -> tuple[Capacity, ...]:
         """Return, for each length, the rate of the largest closed-loop load that meets the SLO."""
@@ -197,15 +200,25 @@ class QueuelessScreen:
             stack = self._stack(key, work, drafting=speculation is not None)
             curve = drafted_curve(stack, work, engine, self.efficiencies, speculation)
             drafts = speculation if curve is None else curve.at_typical_loads()
-            users = self.efficiencies.evidence.cases.users[self.efficiencies.rows_of(work, engine)]
             self._compiled[key] = CompiledSteps(
                 work=work,
                 stack=stack,
                 speculation=drafts,
                 drafted=curve,
-                measured_users=float(users.max()) if len(users) else None,
+                measured_users=self._most_users(deployment),
             )
         return self._compiled[key]
+
+    def _most_users(self, deployment: Deployment) -> float | None:
+        """Return the most requests at once that were measured, per device, times the devices of a deployment."""
+        key = deployment.accelerator.id, shape_of(deployment.model)
+        if key not in self._users:
+            texts, users = self.efficiencies.evidence.measured.texts, self.efficiencies.evidence.cases.users
+            rows = zip(texts["part"], texts["family"], texts["devices"], users, strict=True)
+            each = [float(most) / float(devices) for part, family, devices, most in rows if (part, family) == key]
+            self._users[key] = max(each, default=None)
+        known = self._users[key]
+        return None if known is None else known * deployment.parallelism.devices
 
     def _stack(self, key: tuple[object, ...], work: ReplicaWork, *, drafting: bool) -> Stack:
         """Return the fitted stack of a deployment; results are cached.
