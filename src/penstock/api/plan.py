@@ -17,7 +17,7 @@ from penstock.api.compile_notice import compile_first
 from penstock.api.options.calibration_choice import AskedCalibration
 from penstock.api.progress import LOG, ProgressListener
 from penstock.api.trial_files import estimate_files, program_files, trial_files
-from penstock.catalog import load_accelerator, load_accelerators, load_prices, load_seller_levels
+from penstock.catalog import load_accelerator, load_accelerators, load_measurements, load_prices, load_seller_levels
 from penstock.checkpoint import open_checkpoint
 from penstock.fleet.pools import Fleet
 from penstock.performance.shipped.shipped_disaggregated import shipped_phase_factors
@@ -30,6 +30,7 @@ from penstock.planning.candidates.disaggregated_units import find_units
 from penstock.planning.candidates.kept_estimates import KeptEstimates
 from penstock.planning.candidates.launch_obstacles import LaunchCheck
 from penstock.planning.candidates.queueless_screen import QueuelessScreen
+from penstock.planning.candidates.replica_capacity import Option
 from penstock.planning.candidates.replica_limit import replica_limit
 from penstock.planning.make_plan import make_plan
 from penstock.planning.optimizer.solved_programs import keep_solutions
@@ -176,7 +177,7 @@ def sources_of(
     columns = {workload.trace: workload.columns for workload in asked.workloads if workload.trace is not None}
     efficiencies = efficiencies_with(calibration)
     screen = UnitScreen(QueuelessScreen(efficiencies), shipped_phase_factors())
-    kept, launches = trial_files(), LaunchCheck(cache(_subject), load_knowledge())
+    kept, launches = trial_files(), LaunchCheck(cache(_subject), load_knowledge(), _has_run)
     simulator = Simulator(screen.loop, seed=trial_seed, units=screen, cache=kept)
     estimates = estimate_files()
     kept_estimates = None if estimates is None else KeptEstimates(screen.medians, estimates, efficiencies.corrections)
@@ -208,6 +209,12 @@ def sources_of(
         read_trace=lambda name: _lengths(trace_choice(folder / name, columns.get(name), watch)),
         draw_of=power_under_load,
     )
+
+
+def _has_run(option: Option, model: str) -> bool:
+    setup = (model, option.weights, option.measured_engine)
+    rows = load_measurements(option.deployment.accelerator.id)
+    return any((row.model, row.weights, row.engine) == setup for row in rows)
 
 
 def _subject(model: str) -> Subject:

@@ -67,6 +67,9 @@ def test_nothing_undetermined_and_unmeasured_is_planned() -> None:
     assert check.obstacle(unruled, "qwen3-32b") is not None
     assert check.is_undetermined(unruled, "qwen3-32b")
     assert check.obstacle(ruled, "qwen3-32b") is None
+    published = LaunchCheck(subject, load_knowledge(), lambda option, _: option is unruled)
+    assert published.obstacle(unruled, "qwen3-32b") is None
+    assert published.is_undetermined(unruled, "qwen3-32b")
 
 
 def test_weights_that_nobody_publishes_and_the_engine_does_not_make_are_an_obstacle() -> None:

@@ -13,6 +13,8 @@ from penstock.preflight.rules.knowledge import Knowledge
 
 SubjectOf = Callable[[str], Subject]
 """Function from a model's name to the checkpoint that preflight checks."""
+HasRun = Callable[[Option, str], bool]
+"""Function from an option and its model's name to whether somebody published a run of it."""
 ObstacleOf = Callable[[Option, str], str | None]
 """Function from an option and its model's name to the reason why preflight does not pass its launch, or None."""
 
@@ -32,6 +34,8 @@ class LaunchCheck:
 
     subject_of: SubjectOf
     knowledge: Knowledge
+    has_run: HasRun = lambda *_: False
+    """A published run shows that an option starts where preflight has no rules that tell."""
     _found: dict[tuple[object, ...], "_Launch"] = field(default_factory=dict)
 
     def obstacle(self, option: Option, model: str) -> str | None:
@@ -60,13 +64,13 @@ class LaunchCheck:
             if answer.readiness is Readiness.UNDETERMINED:
                 where = f"{pool.weights} weights with {pool.engine.name} on {deployment.accelerator.id}"
                 why = f"preflight cannot tell whether {where} start; name the engine to plan it"
-                return _Launch(obstacle=why, undetermined=True)
+                return _Launch(obstacle=None if self.has_run(option, model) else why, undetermined=True)
         return _Launch()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Launch:
-    """What preflight says of the launch of an option."""
+    """What preflight says of the launch of an option, which is an obstacle to a plan or not."""
 
     obstacle: str | None = None
     undetermined: bool = False
