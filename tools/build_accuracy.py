@@ -233,9 +233,9 @@ def winners_table(by: Mapping[str, Published]) -> str:
     ]
     for name, each in by.items():
         if (found := each.winners) is not None:
-            shares = (found.named, found.where_amd_won, found.where_nvidia_won, found.always_nvidia)
-            shares = (*shares, found.fixed_ranking, found.fixed_ranking_where_amd_won)
-            cells = ["-" if share is None else f"{share:.1%}" for share in shares]
+            own = (found.named, found.where_amd_won, found.where_nvidia_won)
+            others = (found.always_nvidia, found.fixed_ranking, found.fixed_ranking_where_amd_won)
+            cells = ["-" if share is None else f"{share:.1%}" for share in (*own, *others)]
             lines.append(f"| {SPLITS[name]} | {found.comparisons:,} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

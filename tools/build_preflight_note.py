@@ -1,6 +1,5 @@
 """Writes the figures of preflight: rules by severity, and how often the labelled world contradicts them."""
 
-import re
 import sys
 from pathlib import Path
 
@@ -17,8 +16,8 @@ def main() -> None:
     keep("preflight-missed", missed_table(found))
     text = GUIDE.read_text(encoding="utf-8")
     for name, written in (("counts", rule_counts()), ("score", score_sentence(found))):
-        mark = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        text = mark.sub(lambda match, written=written: f"{match[1]}{written}\n{match[2]}", text)
+        before, _, rest = text.partition(f"<!-- {name} -->\n")
+        text = f"{before}<!-- {name} -->\n{written}\n<!-- /{name} -->{rest.partition(f'<!-- /{name} -->')[2]}"
     GUIDE.write_text(text, encoding="utf-8")
 
 
