@@ -26,7 +26,7 @@ WHEEL_TESTS := $(shell grep -rl --include='*.py' 'pytest.mark.wheel' tests)
 # The workers fill the cores; further threads of linear algebra only wait for each other.
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: nightly refits faults test-computing test-waiting exports help check format lint types imports machine-code test core plans thorough wheel wheel-venv gateway-venv wheel-test contract packages pythons docs docs-check claims accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway fuzz-module soak bench-fleet live-overload bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site notebooks shared-devices flip plan-times
+.PHONY: nightly refits faults test-computing test-waiting exports help check format lint types imports machine-code test core plans thorough wheel wheel-venv gateway-venv wheel-test contract packages pythons docs docs-check accuracy calibration disaggregation power drafts routing overload measurements tables ledger constraints fuzz fuzz-gateway fuzz-module soak bench-fleet live-overload bench bench-gateway optima engine parsers clean capacities confidence replays seeds walk site notebooks shared-devices flip plan-times
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-14s %s\n", $$1, $$2}'
@@ -132,7 +132,7 @@ contract: wheel-venv gateway-venv ## ask the installed wheel what tests/contract
 	# Tests of a file share running gateways.
 	PENSTOCK_COMMAND=$(abspath $(GATEWAY_VENV))/bin/penstock $(BIN)/pytest -n $(WORKERS) --dist loadfile $(CONTRACT_HTTP)
 
-docs: $(VENV)/.installed ## regenerate docs/help.md and the pictures from the real command
+docs: $(VENV)/.installed ## regenerate reference pages, schemas and tables of KV caches
 	$(BIN)/python tools/build_docs.py
 
 docs-check: machine-code ## fail when generated docs are out of date
@@ -156,10 +156,7 @@ notebooks: $(VENV)/.installed ## run the notebooks of examples/ and store what t
 flip: $(VENV)/.installed ## predict the grid of docs/flip/index.html again (a quarter of an hour; goes on where it was stopped)
 	$(BIN)/python tools/build_flip.py
 
-claims: $(VENV)/.installed ## audit the ledger again and write docs/claims.md and its charts (a minute)
-	$(BIN)/python tools/build_claims.py
-
-accuracy: $(VENV)/.installed ## recompute docs/accuracy.md and its charts (ten minutes)
+accuracy: $(VENV)/.installed ## recompute tools/results/accuracy-*.csv and a chart (ten minutes)
 	$(BIN)/python tools/build_accuracy.py
 
 calibration: $(VENV)/.installed ## learn from the shipped measurements again and hold out (fifteen minutes; SPREADS=--spreads fits those too)
@@ -171,10 +168,10 @@ power: $(VENV)/.installed ## fit what devices draw to the shipped joules again, 
 drafts: $(VENV)/.installed ## fit what is accepted of drafts again, after a calibration, and print its error (a minute)
 	$(BIN)/python tools/build_drafts.py
 
-disaggregation: $(VENV)/.installed ## fit engines that only prefill or only decode, and write docs/disaggregation.md (two minutes)
+disaggregation: $(VENV)/.installed ## fit engines that only prefill or only decode, and keep its errors (two minutes)
 	$(BIN)/python tools/build_disaggregation.py
 
-measurements: $(VENV)/.installed ## build the shipped measurements and docs/data.md from the raw files in RAW
+measurements: $(VENV)/.installed ## build the shipped measurements and tools/results/data-*.csv from the raw files in RAW
 	$(BIN)/python tools/build_measurements.py --raw $(RAW)
 
 tables: $(VENV)/.installed ## copy the TOML tables of preflight into JSON, which loads fast
@@ -216,13 +213,13 @@ seeds: $(VENV)/.installed ## do ten plans cost the same with the seeds 0 to 9? (
 bench: $(VENV)/.installed ## requests a second through the simulator, ten thousand to ten million (two minutes)
 	$(BIN)/python tools/bench_simulator.py --most 10000000
 
-routing: $(VENV)/.installed ## run the experiments of docs/reports/routing-results.md again and write its tables (an hour; needs the traces)
+routing: $(VENV)/.installed ## run the experiments of tools/results/routing-*.csv again and write its tables (an hour; needs the traces)
 	$(BIN)/python tools/bench_routing.py highest wrong robust flatness speed elasticity --tables
 
-overload: $(VENV)/.installed ## compare policies from 50% to 150% of capacity and write the tables of docs/reports/overload-results.md (three minutes on a quiet machine; needs the traces)
+overload: $(VENV)/.installed ## compare policies from 50% to 150% of capacity and write the tables of tools/results/overload-*.csv (three minutes on a quiet machine; needs the traces)
 	PYTHONPATH=tools $(BIN)/python tools/bench_overload.py
 
-exports: $(VENV)/.installed ## formulas of other routers with defaults and with exported constants: tables of docs/reports/export-results.md (ten minutes; needs the traces)
+exports: $(VENV)/.installed ## formulas of other routers with defaults and with exported constants: tables of tools/results/exports-*.csv (ten minutes; needs the traces)
 	$(BIN)/python tools/bench_exports.py
 
 bench-gateway: $(VENV)/.installed ## the gateway next to bare Envoy, in turns (ten minutes; needs gcc and ../shared/tools)

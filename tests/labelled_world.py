@@ -31,14 +31,8 @@ from penstock.preflight import (
 from penstock.preflight.facts.subject import smallest_split, subject_of
 
 DATA = Path(__file__).parent / "data" / "world"
-DOCS = Path(__file__).parents[1] / "docs"
-NOTES = {
-    "counts": DOCS / "preflight-rules.md",
-    "world": DOCS / "reports" / "preflight-results.md",
-    "missed": DOCS / "reports" / "preflight-results.md",
-    "score": DOCS / "preflight.md",
-}
-"""Pages that have figures of preflight, by the mark around them."""
+GUIDE = Path(__file__).parents[1] / "docs" / "guides" / "preflight.md"
+"""The page that has figures of preflight between the marks `counts` and `score`."""
 ASKED_ENGINES: Mapping[str, EngineName] = {"vllm": "vllm", "sglang": "sglang"}
 RECIPES_READ = "0.27.1"
 """The newest release when the recipes were read."""
@@ -265,7 +259,7 @@ def outcomes() -> tuple[Outcome, ...]:
 
 
 def confusion_table(found: Iterable[Outcome]) -> str:
-    """Draw the table of docs/reports/preflight-results.md."""
+    """Draw the table of tools/results/preflight-world.csv."""
     places: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in found:
         places.setdefault(outcome.place, []).append(outcome)
@@ -308,10 +302,11 @@ def score_sentence(found: Iterable[Outcome]) -> str:
     )
 
 
-def missed_list(found: Iterable[Outcome]) -> str:
-    """List the breaks that are not caught for their reason."""
+def missed_table(found: Iterable[Outcome]) -> str:
+    """Draw the breaks that are not caught for their reason, the table of tools/results/preflight-missed.csv."""
     wrong = [outcome.case for outcome in found if outcome.case.expected and not outcome.right]
-    return "\n".join(f"- `{case.id}` ({case.engine} {case.release}, {case.source}): {case.missed}" for case in wrong)
+    rows = (f"| {case.id} | {case.engine} {case.release} | {case.source} | {case.missed} |" for case in wrong)
+    return "\n".join(["| case | release | source | why |", "|---|---|---|---|", *rows])
 
 
 def rule_counts() -> str:

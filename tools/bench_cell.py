@@ -90,7 +90,7 @@ def page_us(times: int) -> tuple[float, int]:
 
 
 def main() -> None:
-    """Print the table of docs/scale.md."""
+    """Print what a decision costs, by the number of endpoints."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=2000)
     times = parser.parse_args().times

@@ -1,4 +1,4 @@
-"""Compares peers' formulas with defaults and with exported constants: tables of docs/reports/export-results.md.
+"""Compares peers' formulas with defaults and with exported constants: tables tools/results/exports-*.csv.
 
 `python tools/bench_exports.py` keeps the rows as JSON lines in build/exports; `--tables` only writes the tables.
 """
@@ -10,9 +10,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from result_tables import keep
 from routing import exported_constants
-
-PAGE = Path(__file__).parents[1] / "docs" / "reports" / "export-results.md"
 
 
 def router_table(rows: list[dict[str, Any]], end: str = "") -> Iterator[str]:
@@ -68,16 +67,12 @@ def main() -> None:
             for row in EXPERIMENTS[name]():
                 kept.write(json.dumps(row) + "\n")
                 kept.flush()
-    page = PAGE.read_text(encoding="utf-8")
     for mark, name, table in TABLES:
         path = asked.out / f"{name}.jsonl"
         if not path.exists():
             continue
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        begin, end = f"<!-- table: {mark} -->", "<!-- end -->"
-        head, _, rest = page.partition(begin)
-        page = f"{head}{begin}\n" + "\n".join(table(rows)) + f"\n{end}{rest.partition(end)[2]}"
-    PAGE.write_text(page, encoding="utf-8")
+        keep(f"exports-{mark}", "\n".join(table(rows)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Does a fleet behind a real Envoy do what its simulation said? Slices of public traces, policy by policy, both ways.
 
 Emulated endpoints of two vendors answer on a real clock; Envoy routes by itself or as a picker says; the simulator is
-given the same slice. `--tables` writes what came out into docs/reports/gateway-results.md.
+given the same slice. `--tables` keeps what came out as tools/results/gateway-fleet.csv.
 """
 
 import argparse
@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 import math
-import re
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from typing import Any, Final
 import numpy as np
 import uvloop
 from fleet_slices import SLICES, Slice, TimedRequest, requests_of
+from result_tables import keep
 from timed_client import send_at
 
 import penstock
@@ -44,7 +44,6 @@ from penstock.simulation.replica import Replica
 
 REPOSITORY: Final = Path(__file__).resolve().parent.parent
 FLEET: Final = REPOSITORY / "examples" / "fleets" / "chat-70b-h100-mi300x.yaml"
-PAGE: Final = REPOSITORY / "docs" / "reports" / "gateway-results.md"
 POLICIES: Final = ("penstock", "in-flight-per-capacity", "weighted-round-robin", "least-request", "round-robin")
 LISTEN, CONTROL, METRICS, FIRST_PORT = 18480, 18499, 18498, 18400
 _SECONDS: Final = (
@@ -319,7 +318,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 def main() -> None:
     """Measure, print, and write the table where asked to."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", action="store_true", help="write the table into docs/reports/gateway-results.md")
+    parser.add_argument("--tables", action="store_true", help="keep the table as tools/results/gateway-fleet.csv")
     parser.add_argument("--slice", choices=[one.name for one in SLICES], help="only one of them")
     parser.add_argument(
         "--slower", type=float, help="all seconds are so many times as long, instead of the slice's own"
@@ -336,9 +335,7 @@ def main() -> None:
     made = table([row for one in chosen for row in compared(one, asked.policy or POLICIES)])
     print(made)
     if asked.tables:
-        page = PAGE.read_text(encoding="utf-8")
-        mark = re.compile(r"(<!-- table: fleet -->\n).*?(\n<!-- end -->)", re.DOTALL)
-        PAGE.write_text(mark.sub(lambda found: found[1] + made + found[2], page), encoding="utf-8")
+        keep("gateway-fleet", made)
 
 
 if __name__ == "__main__":

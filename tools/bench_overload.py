@@ -1,4 +1,4 @@
-"""Compares policies from 50% to 150% of capacity, and writes the tables of docs/reports/overload-results.md.
+"""Compares policies from 50% to 150% of capacity, and writes the tables tools/results/overload-*.csv.
 
 `python tools/bench_overload.py` runs every cell once and keeps its rows as JSON lines in build/overload;
 `--tables` writes the tables from the rows that were kept.
@@ -10,10 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import result_tables
 from routing import overload, overload_cases
 from routing.experiments import Row
-
-PAGE = Path(__file__).parents[1] / "docs" / "reports" / "overload-results.md"
 
 
 def keep(path: Path, rows: Iterator[Row]) -> None:
@@ -106,16 +105,6 @@ def case_table(rows: list[dict[str, Any]]) -> Iterator[str]:
         yield f"| {case}, {rate:g} | " + " | ".join(cells) + " |"
 
 
-def filled(page: str, out: Path) -> str:
-    """Return the page with the tables between their marks."""
-    for name, table in (("curves", curve_table), ("robust", robust_table), ("cases", case_table)):
-        begin, end = f"<!-- table: {name} -->", "<!-- end -->"
-        head, _, rest = page.partition(begin)
-        _, _, tail = rest.partition(end)
-        page = f"{head}{begin}\n" + "\n".join(table(read(out / f"{name}.jsonl"))) + f"\n{end}{tail}"
-    return page
-
-
 def main() -> None:
     """Run every cell, or only write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -129,7 +118,8 @@ def main() -> None:
         keep(asked.out / "cases.jsonl", overload_cases.cases())
     for way in overload.OURS:
         print("\n".join(below_peers(read(asked.out / "curves.jsonl"), way)))
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), asked.out), encoding="utf-8")
+    for name, table in (("curves", curve_table), ("robust", robust_table), ("cases", case_table)):
+        result_tables.keep(f"overload-{name}", "\n".join(table(read(asked.out / f"{name}.jsonl"))))
 
 
 if __name__ == "__main__":

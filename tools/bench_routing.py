@@ -1,7 +1,7 @@
-"""Runs the experiments of docs/reports/routing-results.md and keeps their rows as JSON lines.
+"""Runs the experiments of tools/results/routing-*.csv and keeps their rows as JSON lines.
 
 `python tools/bench_routing.py highest wrong robust flatness speed --out build/routing` runs them one after the other;
-`--tables` writes the tables into docs/reports/routing-results.md from what was kept.
+`--tables` writes these tables from what was kept.
 """
 
 import argparse
@@ -20,7 +20,6 @@ EXPERIMENTS: dict[str, Callable[[], Iterator[experiments.Row]]] = {
     "elasticity": elastic.elasticity,
     "mooncake": mooncake.curves,
 }
-PAGE = Path(__file__).parents[1] / "docs" / "reports" / "routing-results.md"
 
 
 def main() -> None:
@@ -41,7 +40,7 @@ def main() -> None:
                 kept.write(json.dumps(row) + "\n")
                 kept.flush()
     if asked.tables:
-        PAGE.write_text(tables.filled(PAGE.read_text(encoding="utf-8"), asked.out), encoding="utf-8")
+        tables.keep_all(asked.out)
 
 
 if __name__ == "__main__":

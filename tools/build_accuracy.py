@@ -1,4 +1,4 @@
-"""Writes docs/accuracy.md and its charts from what `make calibration` held out, beside a peer and the simulator.
+"""Writes tools/results/accuracy-*.csv, first-tokens-*.csv and a chart from what `make calibration` held out.
 
 `make accuracy` runs it (ten minutes); it needs the `report` extra for the charts.
 """
@@ -17,15 +17,15 @@ import altair as alt
 import numpy as np
 import vl_convert
 from rerun import Reruns
+from result_tables import keep
 
 from penstock.catalog import load_accelerator, load_held_out
 from penstock.performance.calibration.error_summary import Kept, summarise
 from penstock.performance.calibration.first_token_waits import Waited, first_token_rows
 from penstock.performance.calibration.held_out import Dated, HeldOut, first_tokens_without, folds_of
-from penstock.performance.calibration.software_tax import delivered_over_time
 from penstock.performance.shipped.shipped_runs import model_of, shipped_efficiencies, shipped_errors, shipped_runs
 from penstock.performance.step.step_work import Array
-from penstock.report.accuracy import SPLITS, Published, markdown_table, winner_line
+from penstock.report.accuracy import SPLITS, Published, markdown_table
 
 ROOT = Path(__file__).resolve().parent.parent
 PEER = ROOT / "tests" / "data" / "aiconfigurator_0_12.csv"
@@ -220,9 +220,24 @@ def newest_table(published: Published) -> str:
     dated = ~rows.cases.undated
     first = {name: rows.cases.day[(models == name) & dated].min(initial=np.inf) for name in np.unique(models).tolist()}
     new = np.array([0 <= newest - first[name] <= _NEW_DAYS for name in models.tolist()])
-    names = ", ".join(sorted(set(models[new].tolist())))
-    found = [(vendor, published.summary(new & (vendors == vendor))) for vendor in ("amd", "nvidia")]
-    return f"{names}:\n\n{markdown_table(found, 'vendor')}"
+    return markdown_table(
+        [(vendor, published.summary(new & (vendors == vendor))) for vendor in ("amd", "nvidia")], "vendor"
+    )
+
+
+def winners_table(by: Mapping[str, Published]) -> str:
+    """How often the faster vendor is named, and how often a fixed ranking names it."""
+    lines = [
+        "| not seen | comparisons | named | AMD won | NVIDIA won | always NVIDIA | ranking | AMD won |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, each in by.items():
+        if (found := each.winners) is not None:
+            own = (found.named, found.where_amd_won, found.where_nvidia_won)
+            others = (found.always_nvidia, found.fixed_ranking, found.fixed_ranking_where_amd_won)
+            cells = ["-" if share is None else f"{share:.1%}" for share in (*own, *others)]
+            lines.append(f"| {SPLITS[name]} | {found.comparisons:,} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def save(chart: Any, name: str) -> None:  # noqa: ANN401 - one of Altair's many chart types
@@ -235,8 +250,8 @@ def _data(values: Sequence[Mapping[str, object]]) -> Any:  # noqa: ANN401 - Alta
     return alt.Data(values=values)  # type: ignore[no-untyped-call]
 
 
-def charts(month: Published) -> None:
-    """Predicted against measured, and the tax over time."""
+def chart(month: Published) -> None:
+    """Predicted against measured."""
     vendors = {"amd": "AMD", "nvidia": "NVIDIA"}
     points = [
         {"measured": measured * 1e3, "predicted": predicted * 1e3, "vendor": vendors.get(vendor, vendor)}
@@ -260,22 +275,6 @@ def charts(month: Published) -> None:
     )
     line = alt.Chart(_data([{"a": 2}, {"a": 200}])).mark_line(color="grey", strokeWidth=1)
     save(dots + line.encode(x="a:Q", y="a:Q"), "accuracy.svg")
-    tax = [
-        {"month": point.month, "speed": point.relative_speed, "stack": f"{point.accelerator} {point.engine}"}
-        for point in delivered_over_time(shipped_efficiencies().evidence)
-        if point.accelerator in {"mi300x", "mi325x", "mi355x", "h200_sxm", "b200_sxm"}
-    ]
-    save(
-        alt.Chart(_data(tax))
-        .mark_line(point=True)
-        .encode(
-            x=alt.X("month:O", title=None),
-            y=alt.Y("speed:Q", title="speed on the same work, first month = 1"),
-            color=alt.Color("stack:N", title=None),
-        )
-        .properties(width=560, height=320),
-        "tax.svg",
-    )
 
 
 def main() -> int:
@@ -284,32 +283,33 @@ def main() -> int:
     efficiencies = shipped_efficiencies()
     everything, known = HeldOut(shipped_runs(), efficiencies.evidence.spreads), Dated(efficiencies.evidence)
     queues = {name: queued(name, everything, known) for name in ("lengths", "model")}
-    template = (ROOT / "docs" / "accuracy.template.md").read_text(encoding="utf-8")
-    page = template.format(
-        rows=f"{len(by['load'].covered):,}",
-        overall=markdown_table([(SPLITS[name], each.summary()) for name, each in by.items()], "predicted without"),
-        month=markdown_table(by["month"].by("part"), "accelerator"),
-        setup=markdown_table(by["setup"].by("part"), "accelerator"),
-        model=markdown_table(by["model"].by("part"), "accelerator"),
-        accelerator=markdown_table(by["accelerator"].by("part"), "accelerator"),
-        spread=spread_table(by["setup"]),
-        stacks=markdown_table(by["month"].by("part", "engine"), "stack"),
-        weights=markdown_table(by["setup"].by("weights"), "weights"),
-        models=markdown_table(by["model"].by("model"), "model"),
-        configurations=configurations_table(by),
-        loads=loads_table(by["setup"]),
-        load_loads=loads_table(by["load"]),
-        newest=newest_table(by["setup"]),
-        winners="\n".join(f"- {line}" for each in by.values() if (line := winner_line(each)) is not None),
-        floor=floor_table(),
-        peer=peer_table(by),
-        queue_lengths=queue_table(queues["lengths"]),
-        queue_model=queue_table(queues["model"]),
-        slow_starts=slow_starts(queues["lengths"]),
-        worst=worst_table(by["model"]),
-    )
-    (ROOT / "docs" / "accuracy.md").write_text(page, encoding="utf-8")
-    charts(by["month"])
+    tables = {
+        "accuracy-overall": markdown_table(
+            [(SPLITS[name], each.summary()) for name, each in by.items()], "predicted without"
+        ),
+        "accuracy-winners": winners_table(by),
+        "accuracy-month": markdown_table(by["month"].by("part"), "accelerator"),
+        "accuracy-setup": markdown_table(by["setup"].by("part"), "accelerator"),
+        "accuracy-model": markdown_table(by["model"].by("part"), "accelerator"),
+        "accuracy-accelerator": markdown_table(by["accelerator"].by("part"), "accelerator"),
+        "accuracy-splits": spread_table(by["setup"]),
+        "accuracy-stacks": markdown_table(by["month"].by("part", "engine"), "stack"),
+        "accuracy-weights": markdown_table(by["setup"].by("weights"), "weights"),
+        "accuracy-models": markdown_table(by["model"].by("model"), "model"),
+        "accuracy-configurations": configurations_table(by),
+        "accuracy-loads": loads_table(by["setup"]),
+        "accuracy-between-loads": loads_table(by["load"]),
+        "accuracy-newest": newest_table(by["setup"]),
+        "accuracy-repeats": floor_table(),
+        "accuracy-aiconfigurator": peer_table(by),
+        "first-tokens-lengths": queue_table(queues["lengths"]),
+        "first-tokens-model": queue_table(queues["model"]),
+        "accuracy-worst": worst_table(by["model"]),
+    }
+    for name, table in tables.items():
+        keep(name, table)
+    print(slow_starts(queues["lengths"]))
+    chart(by["month"])
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Fits what engines that only prefill or only decode take longer, and writes docs/disaggregation.md (two minutes)."""
+"""Fits what engines that only prefill or only decode take longer, and keeps its errors as tables (two minutes)."""
 
 import json
 import sys
@@ -11,6 +11,7 @@ from statistics import median
 
 import numpy as np
 from rerun_disaggregated import DisaggregatedRerun, rerun_disaggregated
+from result_tables import keep
 
 from penstock.catalog import load_measurements
 from penstock.performance.disaggregated.phase_factors import PhaseSpread
@@ -26,7 +27,6 @@ from penstock.performance.shipped.shipped_disaggregated import (
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / "src/penstock/catalog/data/disaggregation.json"
-TEMPLATE, PAGE = ROOT / "docs/disaggregation.template.md", ROOT / "docs/disaggregation.md"
 _WORST = 12
 _MONTH_DAYS = 31
 _LABELLED = 2026
@@ -48,25 +48,23 @@ def main() -> int:
     )
     alone, unseen, other_model = plain.values()
     again = [rerun_disaggregated(guess) for guess in unseen]
-    pieces = {
-        **_counts(),
+    tables = {
         "overall": _overall(plain),
-        "overall_drafting": _overall(drafting),
+        "drafting": _overall(drafting),
         "stacks": _stacks(alone, unseen, other_model),
         "models": _table("model", unseen, lambda guess: f"{guess.run.row.model} {guess.run.row.weights}"),
         "bounds": _table("full", unseen, lambda guess: guess.steady.bound_by),
         "worst": _worst(unseen),
         "simulated": _simulated(again),
-        "early": _early(unseen),
-        "seen": _spreads(apart.seen),
-        "unseen": _spreads(apart.unseen),
-        "noise": _noise(),
+        "repeats": _noise(),
         "coverage": _coverage(unseen, apart.seen),
-        "handover": f"{median(later_s for _, later_s in handovers()):.2f}",
-        "pairs": str(len(handovers())),
     }
-    PAGE.write_text(TEMPLATE.read_text(encoding="utf-8").format(**pieces), encoding="utf-8")
-    print(pieces["overall"], pieces["overall_drafting"])
+    for name, table in tables.items():
+        keep(f"disaggregation-{name}", table)
+    later_s = [later_s for _, later_s in handovers()]
+    print(tables["overall"], tables["drafting"], _counts(), _early(unseen), sep="\n")
+    print(f"P10-P90 of measured over predicted: {_spreads(apart.seen)}; elsewhere {_spreads(apart.unseen)}")
+    print(f"A handover takes {median(later_s):.2f} s, the median of {len(later_s)} pairs.")
     return 0
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-from reference_pages import DOCS, REPOSITORY, menu
+from reference_pages import DOCS, MENU, REPOSITORY
 
 BUILD: Final = REPOSITORY / "build" / "site"
 STAGED: Final = BUILD / "docs"
@@ -36,7 +36,7 @@ _LINK: Final = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\)")
 def stage() -> None:
     """Copy the pages, with links that stay inside of the site."""
     shutil.rmtree(BUILD, ignore_errors=True)
-    shutil.copytree(DOCS, STAGED, ignore=shutil.ignore_patterns("*.template.md"))
+    shutil.copytree(DOCS, STAGED)
     for page in STAGED.rglob("*.md"):
         original = DOCS / page.relative_to(STAGED)
         text = original.read_text(encoding="utf-8")
@@ -54,9 +54,7 @@ def _inside(page: Path, found: re.Match[str]) -> str:
 
 
 def _configuration() -> str:
-    entries = [{section: [{_title(name): name} for name in names]} for section, names in menu().items()]
-    decisions = sorted(path.name for path in (DOCS / "decisions").glob("*.md"))
-    entries.append({"Decisions": [{_title(f"decisions/{name}"): f"decisions/{name}"} for name in decisions]})
+    entries = [{section: [{_title(name): name} for name in names]} for section, names in MENU.items()]
     shown = ",\n  ".join(_toml(entry) for entry in entries)
     return f"""[project]
 site_name = "Penstock"

@@ -37,10 +37,10 @@ VARIABLES: Final = {
 """Environment variables that the package reads. A test compares the names with the sources."""
 
 
-def plan_keys_page(example: str) -> str:
-    """Return the page on `plan.yaml`: every key, then the commented example."""
-    head = "`penstock plan --init` prints the example at the end; `penstock plan --schema` prints the JSON schema."
-    return f"{_keys('plan.yaml', head, PLAN_FILE)}\n## Example\n\n```yaml\n{example}\n```\n"
+def plan_keys_page() -> str:
+    """Return the page on `plan.yaml`: every key."""
+    head = "`penstock plan --init` prints a commented example; `penstock plan --schema` prints the JSON schema."
+    return _keys("plan.yaml", head, PLAN_FILE)
 
 
 def fleet_keys_page() -> str:
@@ -58,13 +58,12 @@ def _keys(title: str, head: str, shape: FileShape[Any]) -> str:
     whole = shape.of.__name__
     for name, table in _tables(schema, whole):
         lines += ["", f"## {'Top level' if name == whole else name}", "", str(table.get("description", "")), ""]
-        lines += ["| Key | Meaning, *value* |", "|---|---|"]
         required = table.get("required", ())
         for key, value in table["properties"].items():
             default = _written(value.get("default"))
             note = "; required" if key in required else f"; default {default}" if default else ""
             meaning = said.get((name, key)) or KEY_MEANINGS.get((name, key), "")
-            lines.append(f"| `{key}` | {meaning} *{_type(value)}{note}* |")
+            lines.append(f"- `{key}` {meaning} *{_type(value)}{note}*")
     return "\n".join(lines) + "\n"
 
 
@@ -163,16 +162,15 @@ def metrics_reference() -> str:
     lines = [
         "# Metrics of the gateway",
         "",
-        "Generated from the page of `penstock route`. [Alerts](../support/troubleshooting.md#gateway-alerts) use them.",
+        "Generated from the page of `penstock route`; labels and type in italics.",
+        "[Alerts](../troubleshooting.md#gateway-alerts) use them.",
         "",
-        "| Metric | Meaning | Labels | Type |",
-        "|---|---|---|---|",
     ]
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)", page, re.MULTILINE))
     for name, text in re.findall(r"^# HELP (\S+) (.+)$", page, re.MULTILINE):
         sample = re.search(rf"^{name}(?:_count)?(?:\{{(.*)\}})? ", page, re.MULTILINE)
         labels = ", ".join(re.findall(r"(\w+)=", (sample and sample[1]) or ""))
-        lines.append(f"| `{name}` | {text} | {labels} | {kinds[name]} |")
+        lines.append(f"- `{name}` {text} *{', '.join(filter(None, (labels, kinds[name])))}*")
     return "\n".join(lines) + "\n"
 
 
@@ -211,5 +209,5 @@ def environment_page(exit_codes: tuple[tuple[int, str], ...]) -> str:
     """Return the page on exit codes and environment variables."""
     lines = ["# Exit codes and environment", "", "| Exit code | Meaning |", "|---|---|"]
     lines += [f"| {code} | {meaning} |" for code, meaning in exit_codes]
-    lines += ["", "| Variable | Meaning |", "|---|---|"]
-    return "\n".join([*lines, *(f"| `{name}` | {meaning} |" for name, meaning in VARIABLES.items())]) + "\n"
+    lines += ["", "Variables:", ""]
+    return "\n".join([*lines, *(f"- `{name}` {meaning}" for name, meaning in VARIABLES.items())]) + "\n"

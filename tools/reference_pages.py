@@ -1,9 +1,7 @@
 """Writes the reference pages of the documentation from the code: commands, files, metrics, environment, llms.txt."""
 
-import os
 import re
-import subprocess
-import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -25,107 +23,62 @@ EXIT_CODES: Final = (
     (70, "a bug; the traceback is printed"),
     (130, "interrupted with Ctrl-C"),
 )
-REPORTS: Final = "Reports"
-"""Section of pages with figures and tables of measurements; they are not part of the manual."""
-_LISTED: Final = {
-    "Start": ("index.md", "start/install.md", "start/ten-minutes.md", "questions.md", "reference/glossary.md"),
-    "Tutorials": (
-        "tutorials/1-h200-or-mi355x.md",
-        "tutorials/2-from-plan-to-endpoint.md",
-        "tutorials/3-page-for-finance.md",
-        "tutorials/4-notebook-on-agent-traffic.md",
+MENU: Final = {
+    "Start": ("index.md", "start.md"),
+    "Tutorials": ("tutorials/1-rent-or-buy.md", "tutorials/2-bring-up.md"),
+    "Guides": (
+        "guides/which-accelerator.md",
+        "guides/preflight.md",
+        "guides/measure.md",
+        "guides/audit.md",
+        "guides/python.md",
     ),
-    "How to": (
-        "how-to.md",
-        "preflight.md",
-        "preflight-rules.md",
-        "fp8.md",
-        "audit.md",
-        "guide.md",
-        "bench.md",
-        "calibrate.md",
-        "measured-loop.md",
-        "run-gateway.md",
-        "bill.md",
-        "emulator.md",
-        "agents.md",
-    ),
+    "Gateway": ("gateway/run.md", "gateway/how-it-decides.md"),
     "Reference": (
         "reference/commands.md",
         "reference/plan-file.md",
         "reference/fleet-file.md",
         "reference/metrics.md",
         "reference/environment.md",
-        "api.md",
-        "help.md",
-        "versions.md",
+        "reference/glossary.md",
     ),
-    "Explanation": (
-        "evidence.md",
-        "methodology.md",
+    "Method": (
         "methodology/memory.md",
         "methodology/speed.md",
         "methodology/simulation.md",
         "methodology/power.md",
         "methodology/plan.md",
-        "routing.md",
-        "overload.md",
-        "gateway.md",
-        "shared-devices.md",
     ),
-    REPORTS: (
-        "accuracy.md",
-        "memory-accuracy.md",
-        "claims.md",
-        "articles.md",
-        "data.md",
-        "disaggregation.md",
-        "reports/front-door-results.md",
-        "reports/plan-results.md",
-        "reports/preflight-results.md",
-        "reports/routing-results.md",
-        "reports/overload-results.md",
-        "reports/gateway-results.md",
-        "scale.md",
-        "reports/guide-results.md",
-        "reports/real-vllm-results.md",
-        "reports/export-results.md",
-    ),
-    "Help": (
-        "support/troubleshooting.md",
-        "support/faq.md",
-        "support/known-weaknesses.md",
-        "comparison.md",
-    ),
-    "Project": ("architecture.md",),
+    "How wrong it is": ("evidence.md", "comparison.md"),
+    "Help": ("troubleshooting.md",),
+    "Project": ("architecture.md", "decisions.md"),
 }
-"""Pages by section, in reading order. A page that is not listed is an explanation."""
-
-
-def menu() -> dict[str, tuple[str, ...]]:
-    """Return the pages of the site by section, in reading order."""
-    listed = {name for names in _LISTED.values() for name in names}
-    found = {path.name for path in DOCS.glob("*.md") if not path.name.endswith(".template.md")}
-    return {**_LISTED, "Explanation": (*_LISTED["Explanation"], *sorted(found - listed))}
+"""Pages of the site by section, in reading order."""
+_MIN_SHARED: Final = 3
+"""An option that as many commands have, in the same words, stands once at the top of the page."""
 
 
 def commands_page() -> str:
-    """Return the page with a table of flags for each command."""
+    """Return the page with the options of each command; those that several commands share stand once."""
+    commands = [entry for entry in commands_and_groups(app, "penstock") if not isinstance(entry[1], DeclaredGroup)]
+    counts = Counter(_row(parameter) for _, command in commands for parameter in command.params)
+    shared = {row for row, count in counts.items() if count >= _MIN_SHARED}
     lines = [
         "# Commands",
         "",
-        "Generated from the commands by `make docs`. `penstock COMMAND --help` prints the same.",
+        "Generated from the commands by `make docs`. `penstock COMMAND --help` also has examples.",
+        "[Exit codes and variables](environment.md).",
         "",
+        "## Options that several commands share",
+        "",
+        *{row.split(maxsplit=2)[1]: row for row in reversed(counts) if row in shared}.values(),
     ]
-    lines += ["Exit codes and variables: [environment](environment.md)."]
-    for name, command in commands_and_groups(app, "penstock"):
-        if isinstance(command, DeclaredGroup):
-            continue
+    for name, command in commands:
         lines += ["", f"## {name}", "", (command.help or "").split("\n\n")[0].replace("\n", " "), ""]
-        rows = [_row(parameter) for parameter in command.params]
-        if rows:
-            lines += ["| Argument | Meaning |", "|---|---|", *rows]
-    return "\n".join(lines) + "\n"
+        lines += [_row(parameter) for parameter in command.params if _row(parameter) not in shared]
+        if also := [_name(parameter) for parameter in command.params if _row(parameter) in shared]:
+            lines.append(f"- Also {', '.join(also)}.")
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def commands_and_groups(group: DeclaredGroup, prefix: str) -> Iterator[tuple[str, click.Command]]:
@@ -144,27 +97,18 @@ def commands_and_groups(group: DeclaredGroup, prefix: str) -> Iterator[tuple[str
 
 
 def _row(parameter: click.Parameter) -> str:
-    is_flag = isinstance(parameter, click.Option)
-    name = f"`{parameter.opts[0]}`" if is_flag else f"`{(parameter.name or '').upper()}`"
-    meaning = (getattr(parameter, "help", None) or "").replace("|", "\\|").replace("\n", " ")
+    meaning = (getattr(parameter, "help", None) or "").replace("\n", " ")
     default = parameter.default
     if parameter.required:
         meaning += " Required."
     elif not isinstance(default, bool) and isinstance(default, str | int | float):
         meaning += f" Default: `{default}`."
-    return f"| {name} | {meaning.strip()} |"
+    return f"- {_name(parameter)} {meaning.strip()}"
 
 
-def plan_page() -> str:
-    """Return the page with the keys of a plan file, and a commented one."""
-    shown = subprocess.run(
-        [sys.executable, "-m", "penstock", "plan", "--init"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "COLUMNS": "120"},
-    ).stdout.rstrip()
-    return plan_keys_page(shown)
+def _name(parameter: click.Parameter) -> str:
+    is_flag = isinstance(parameter, click.Option)
+    return f"`{parameter.opts[0]}`" if is_flag else f"`{(parameter.name or '').upper()}`"
 
 
 def llms_text(pages: dict[Path, str]) -> str:
@@ -176,7 +120,7 @@ def llms_text(pages: dict[Path, str]) -> str:
         "",
         "Every command takes --json. It exits 0 (yes), 1 (no), 2 (usage), 3 (expected failure) or 4 (not checked).",
     ]
-    for section, names in menu().items():
+    for section, names in MENU.items():
         lines += ["", f"## {section}", ""]
         for name in names:
             path = DOCS / name
@@ -190,7 +134,7 @@ def reference_pages() -> dict[Path, str]:
     """Return the generated pages by path."""
     pages = {
         DOCS / "reference" / "commands.md": commands_page(),
-        DOCS / "reference" / "plan-file.md": plan_page(),
+        DOCS / "reference" / "plan-file.md": plan_keys_page(),
         DOCS / "reference" / "fleet-file.md": fleet_keys_page(),
         DOCS / "reference" / "metrics.md": metrics_reference(),
         DOCS / "reference" / "environment.md": environment_page(EXIT_CODES),

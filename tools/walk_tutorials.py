@@ -26,8 +26,7 @@ from typing import Final
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = (
     "README.md",
-    "docs/start/ten-minutes.md",
-    "docs/questions.md",
+    "docs/start.md",
     *(f"docs/tutorials/{path.name}" for path in sorted((REPOSITORY / "docs" / "tutorials").glob("*.md"))),
 )
 MAX_COMMAND_S: Final = 900

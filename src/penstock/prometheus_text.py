@@ -1,6 +1,6 @@
 """Writes and parses Prometheus's text format 0.0.4, for the metrics pages of the gateway and the emulator.
 
-This module does not use prometheus_client, which takes 11 to 13 times as long (docs/decisions/0011).
+This module does not use prometheus_client, which takes 11 to 13 times as long (docs/decisions.md).
 """
 
 import re

@@ -22,7 +22,7 @@ MAX_ERROR = {
     ("float32", 0): {"tpot_s": 0.23, "ttft_s": 0.16, "output_tokens_per_s": 0.26},
     ("float32", 1): {"tpot_s": 0.08, "ttft_s": 0.25, "output_tokens_per_s": 0.08},
 }
-"""Bounds set after the recording, so that the errors in docs/reports/real-vllm-results.md do not grow.
+"""Bounds set after the recording, so that the errors in docs/evidence.md do not grow.
 
 Asked for: 15%, 25% and 15%. Runs of round 1 reach that. The core was faster in round 0, so predictions from it have
 times that are 16 to 19% too short, in the median.

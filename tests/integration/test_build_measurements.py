@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.shared, pytest.mark.refit("../shared/data", "tools/build_measurements.py", "docs/data.md")]
+pytestmark = [pytest.mark.shared, pytest.mark.refit("../shared/data", "tools/build_measurements.py", "tools/results")]
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 

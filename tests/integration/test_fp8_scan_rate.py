@@ -12,7 +12,7 @@ import pytest
 from fp8_checkpoints import e4m3fn_codes
 
 TOTAL_BYTES = int(float(os.environ.get("PENSTOCK_SCAN_GB", "0.25")) * 1e9)
-"""`PENSTOCK_SCAN_GB=4.5` is the size docs/fp8.md reports."""
+"""`PENSTOCK_SCAN_GB=4.5` is the size docs/guides/preflight.md reports."""
 SIDE = 4096
 MEASURE = """
 import json, statistics, sys, time
@@ -84,5 +84,5 @@ def test_the_scan_reads_nearly_as_fast_as_summing_and_in_little_memory(large: Pa
     assert measured["sound"]
     assert measured["bytes"] >= 0.9 * TOTAL_BYTES
     assert measured["peak"] < 200e6
-    # docs/fp8.md says what it is on a quiet machine; a busy one shares its caches.
+    # docs/guides/preflight.md says what it is on a quiet machine; a busy one shares its caches.
     assert measured["ratio"] > 0.6, measured

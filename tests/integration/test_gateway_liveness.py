@@ -60,7 +60,7 @@ def test_dead_pickers_behind_ext_proc_lose_few_requests_and_errors_are_json(
         return await stack.load_during(lambda: kill(pids), 100, 3)
 
     with running(tmp_path, protocol="ext_proc", pickers=2) as stack:
-        # A question that was half answered when its picker died is not asked again: docs/reports/gateway-results.md.
+        # A question that was half answered when its picker died is not asked again: docs/evidence.md.
         one = asyncio.run(dying(stack, stack.children("picker")[:1]))
         assert one.failed <= 1, (one.statuses, one.cut)
         assert set(one.statuses) <= {200, 500}

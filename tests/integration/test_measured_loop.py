@@ -18,7 +18,7 @@ from stand_in_aiperf import install
 
 pytest.importorskip("httptools", reason='emulating needs the extra: pip install "penstock[gateway]"')
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "measured-loop.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "tutorials" / "2-bring-up.md"
 HIDDEN = 1.5
 """Factor by which the emulated servers are slower than predicted."""
 
@@ -72,7 +72,7 @@ class Walk:
 @pytest.mark.long
 def test_the_walk_of_the_page_finds_the_hidden_speed_and_changes_the_plan(tmp_path: Path) -> None:
     (plan,) = blocks("yaml")
-    (tmp_path / "plan.yaml").write_text(plan)
+    (tmp_path / "chat.yaml").write_text(plan)
     commands = [line for block in blocks("bash") for line in block.strip().split("\n")]
     first, preflight, emulate, bench, calibrate, again = commands
     walk = Walk(tmp_path)

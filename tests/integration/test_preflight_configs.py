@@ -102,7 +102,7 @@ def test_every_config_on_every_chip_with_both_engines_gets_an_answer_that_agrees
     # Chips most people serve on are decided for nearly everything.
     open_share = {chip: given.count(Readiness.UNDETERMINED) / len(given) for chip, given in verdicts.items()}
     assert {chip: open_share[chip] for chip in MAIN if open_share[chip] > OPEN_SHARE} == {}
-    # docs/reports/preflight-results.md has the share: a config without its headers leaves about a sixth open.
+    # docs/evidence.md has the share: a config without its headers leaves about a sixth open.
     shares = {name: sum(values) / len(values) for name, values in unknown.items()}
     assert max(shares.values()) < 0.25, shares
 

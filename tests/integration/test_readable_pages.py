@@ -19,10 +19,10 @@ SITE = ROOT / "build" / "site" / "html"
 FLIP = ROOT / "docs" / "flip" / "index.html"
 KINDS = (
     "index.html",
-    "tutorials/1-h200-or-mi355x.html",
+    "tutorials/1-rent-or-buy.html",
     "reference/fleet-file.html",
-    "run-gateway.html",
-    "claims.html",
+    "gateway/run.html",
+    "evidence.html",
 )
 WIDTHS = (1280, 390)
 

@@ -44,5 +44,6 @@ def test_the_data_of_a_package_is_covered() -> None:
 def test_what_a_test_says_it_reads_changes_its_digest() -> None:
     test = UNIT / "economics" / "test_finance.py"
     assert (
-        len({closure_digest(test), closure_digest(test, ("README.md",)), closure_digest(test, ("docs/data.md",))}) == 3
+        len({closure_digest(test), closure_digest(test, ("README.md",)), closure_digest(test, ("docs/evidence.md",))})
+        == 3
     )

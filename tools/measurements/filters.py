@@ -52,7 +52,7 @@ WHY: Final = {
     "queued": "Most users were waiting: the first token took longer than all the others and more than ten seconds, or "
     "the rate times the time of a token says that fewer than half of them ran together.",
 }
-"""The sentence that docs/data.md prints for each filter, in the order they are tried."""
+"""The sentence that data-filters.csv has for each filter, in the order they are tried."""
 
 
 def flags_of(raw: Raw) -> list[str]:

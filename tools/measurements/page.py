@@ -1,8 +1,7 @@
-"""What does docs/data.md say? What is shipped by source and accelerator, and every filter with what it dropped."""
+"""What is shipped by source and accelerator, and what did every filter drop? Tables tools/results/data-*.csv."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from statistics import median, quantiles
 
 from measurements.build import Built
 from measurements.filters import WHY
@@ -24,25 +23,18 @@ _KINDS: tuple[tuple[str, Callable[[Measurement], bool]], ...] = (
 )
 
 
-def data_page(built: Built, template: str) -> str:
-    """Fill the template of the page."""
+def data_tables(built: Built) -> dict[str, str]:
+    """Return the tables by name."""
     rows, left = built.rows, built.ledger.left
     evidence = [row for name, held in built.files.items() if _use(name) == "evidence" for row in held]
-    return template.format(
-        evidence=f"{len(evidence):,}",
-        uses=_uses(built),
-        rows=f"{len(rows):,}",
-        read=f"{len(rows) + len(left) + sum(map(len, built.tables.values())):,}",
-        tables=_table(("file", "rows"), ((f"`{name}`", len(held)) for name, held in built.tables.items())),
-        kinds=_table(("kind", "rows"), ((name, sum(map(keep, rows))) for name, keep in _KINDS)),
-        sources=_sources(built),
-        accelerators=_accelerators(rows),
-        ambiguous=_against_named(evidence, "gpu_ambiguous"),
-        unnamed=_against_named(evidence, "gpu_unnamed"),
-        filters=_filters(left),
-        quarantined=_quarantined(left),
-        unlearnt=_unlearnt(evidence),
-    )
+    return {
+        "data-other-uses": _uses(built),
+        "data-sources": _sources(built),
+        "data-accelerators": _accelerators(rows),
+        "data-filters": _filters(left),
+        "data-faster-than-roofline": _quarantined(left),
+        "data-not-learnt": _unlearnt(evidence),
+    }
 
 
 def _table(head: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
@@ -88,20 +80,6 @@ def _accelerators(rows: Sequence[Measurement]) -> str:
         listed = ", ".join(f"{name} {count:,}" for name, count in engines.most_common())
         lines.append((part, len(held), *(sum(map(keep, held)) for _, keep in _KINDS), listed))
     return _table(("accelerator", "rows", *(name for name, _ in _KINDS), "engines"), lines)
-
-
-def _against_named(rows: Sequence[Measurement], flag: str) -> str:
-    """Compare the flagged runs of a cell and month with those that print their part."""
-    cells: dict[tuple[object, ...], dict[str, list[float]]] = {}
-    for row in rows:
-        if row.source == "rocm-atom-nightly" and row.tpot_s is not None:
-            setup = (row.model, row.weights, row.accelerator, row.engine, row.tp, f"{row.date:%Y-%m}")
-            cell = (*setup, row.input_tokens, row.output_tokens, row.concurrency)
-            cells.setdefault(cell, {}).setdefault(row.flag, []).append(row.tpot_s)
-    ratios = [median(times[flag]) / median(times[""]) for times in cells.values() if flag in times and "" in times]
-    low, *_, high = quantiles(ratios, n=10)
-    count = sum(row.flag == flag for row in rows)
-    return f"{count:,} runs; {median(ratios):.2f} times as long (P10 {low:.2f}, P90 {high:.2f}; {len(ratios)} cells)"
 
 
 def _filters(left: Sequence[Left]) -> str:

@@ -1,1 +1,1 @@
-"""What can a router that knows its silicon gain? The experiments of docs/reports/routing-results.md."""
+"""What can a router that knows its silicon gain? The experiments of tools/results/routing-*.csv."""

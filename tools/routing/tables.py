@@ -1,13 +1,13 @@
-"""How are the experiments' rows shown? As Markdown tables between the marks of docs/reports/routing-results.md."""
+"""How are the experiments' rows shown? As the tables tools/results/routing-*.csv."""
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
 
+from result_tables import keep
+
 Row = dict[str, float | str]
-_MARK = re.compile(r"<!-- table: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 _PEERS = (
     "round-robin",
     "weighted-round-robin",
@@ -20,17 +20,13 @@ _PEERS = (
 )
 
 
-def filled(page: str, kept: Path) -> str:
-    """Put every table that was measured in its place; what was not keeps its words."""
-
-    def table(match: re.Match[str]) -> str:
-        path = kept / f"{match[1]}.jsonl"
-        if not path.exists() or not path.stat().st_size:
-            return match[0]
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return f"<!-- table: {match[1]} -->\n{_TABLES[match[1]](rows)}\n<!-- end -->"
-
-    return _MARK.sub(table, page)
+def keep_all(kept: Path) -> None:
+    """Write the table of every experiment that was measured."""
+    for name, table in _TABLES.items():
+        path = kept / f"{name}.jsonl"
+        if path.exists() and path.stat().st_size:
+            rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            keep(f"routing-{name}", table(rows))
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -75,7 +75,7 @@ def audit(
 ) -> AuditAnswer:
     """Check claims, as `penstock audit` does: a file of claims, a sentence, `sheet="answer.csv"`, or `Claim` objects.
 
-    `ledger=True` audits the shipped ledger: every checkable claim of five articles.
+    `ledger=True` audits the shipped ledger: claims of five articles.
     """
     given = [claims is not None, sheet is not None, ledger]
     if sum(given) != 1:

@@ -119,8 +119,8 @@ class Measurement:
     twin: str = ""
     """If this row is a median over runs, the id of the dated run with the same configuration, lengths and load."""
     flag: str = ""
-    """Fields of the row that are uncertain, separated by semicolons. `docs/data.md` explains each flag. For example,
-    `gpu_ambiguous`: the accelerator may be a different model of the family that the source names. `gpu_unnamed`: the
+    """Fields of the row that are uncertain, separated by semicolons; `README.md` in their folder explains flags. For
+    example, `gpu_ambiguous`: the accelerator may be another model of the named family. `gpu_unnamed`: the
     source names only the benchmark runner. `split_derived`: tp was derived from rates and times."""
 
     @property

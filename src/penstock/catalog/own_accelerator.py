@@ -10,7 +10,7 @@ from penstock.reading.text import read_text
 from penstock.reading.toml import parse_toml
 
 SUFFIX: Final = ".toml"
-_EXAMPLE: Final = "docs/how-to.md has an example"
+_EXAMPLE: Final = "docs/guides/measure.md has an example"
 
 
 def find_accelerator(name: str) -> Accelerator:

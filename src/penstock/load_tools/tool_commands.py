@@ -85,4 +85,4 @@ LOAD_TOOLS: Final[Mapping[str, LoadTool]] = {
         LoadTool(name="vllm", executable="vllm", install="pip install vllm", mixes_lengths=False, command=_vllm),
     )
 }
-"""Tools by name, the preferred one first. guidellm is missing because its Poisson gaps repeat (docs/calibrate.md)."""
+"""Tools by name, the preferred one first. guidellm is missing: its Poisson gaps repeat (docs/guides/measure.md)."""

@@ -1,4 +1,4 @@
-"""Renders tables of held-out prediction errors, for the terminal and for docs/accuracy.md."""
+"""Renders tables of held-out prediction errors, for the terminal."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -103,8 +103,13 @@ def winner_line(published: Published) -> str | None:
     return (
         f"AMD or NVIDIA, {SPLITS[published.name]}: right in {found.named:.1%} of {found.comparisons:,} comparisons "
         f"more than 15% apart{_by_winner(found)} (always NVIDIA {found.always_nvidia:.1%}, a fixed ranking "
-        f"{found.fixed_ranking:.1%})"
+        f"{found.fixed_ranking:.1%}{_ranking_where_amd_won(found)})"
     )
+
+
+def _ranking_where_amd_won(found: Winners) -> str:
+    share = found.fixed_ranking_where_amd_won
+    return "" if share is None else f", {share:.0%} where AMD won"
 
 
 def _by_winner(found: Winners) -> str:

@@ -1,6 +1,6 @@
 """Every public measurement is a claim: none may be impossible, and those set aside as too fast are caught."""
 
-import re
+import csv
 from collections import defaultdict
 from dataclasses import replace
 from functools import cache
@@ -17,12 +17,8 @@ from penstock.audit.reference_library import Library
 from penstock.catalog import load_measurements
 from planted import served
 
-pytestmark = pytest.mark.refit("docs/data.md")
-DATA = Path(__file__).resolve().parents[3] / "docs" / "data.md"
-ROW = re.compile(
-    r"\| (?P<id>\S+) \| (?P<model>\S+) (?P<weights>\S+) \| (?P<part>\S+) (?P<engine>\S+) tp(?P<tp>\d+) "
-    r"\| (?P<users>[\d,]+) x (?P<input>[\d,]+) / (?P<output>[\d,]+) \| (?P<tpot>[\d.]+) \|[^|]*\| (?P<light>\d+)% \|"
-)
+pytestmark = pytest.mark.refit("tools/results/data-faster-than-roofline.csv")
+RESULTS = Path(__file__).resolve().parents[3] / "tools" / "results"
 
 
 @cache
@@ -58,26 +54,32 @@ def judged(setup: ServedSetup, metric: Metric, value: float) -> Verdict:
 
 
 def test_rows_set_aside_as_faster_than_light_are_caught() -> None:
-    """docs/data.md lists them as data defects; nine of them are gpt-oss on H100 with 512 users."""
-    listed = list(ROW.finditer(DATA.read_text(encoding="utf-8")))
+    """Nine of them are gpt-oss on H100 with 512 users."""
+    with (RESULTS / "data-faster-than-roofline.csv").open(encoding="utf-8") as table:
+        listed = list(csv.DictReader(table))
     assert len(listed) >= 30
     caught = {}
-    for found in listed:
+    for row in listed:
+        model, weights = row["model"].split()
+        part, _, split = row["setup"].split()
+        users, lengths = row["users x lengths"].split(" x ")
+        input_tokens, output_tokens = lengths.split(" / ")
         setup = ServedSetup(
-            model=found["model"],
-            accelerator=found["part"],
-            devices=int(found["tp"]),
-            precision=found["weights"],
-            concurrency=_count(found["users"]),
-            input_tokens=_count(found["input"]),
-            output_tokens=_count(found["output"]),
+            model=model,
+            accelerator=part,
+            devices=int(split.removeprefix("tp")),
+            precision=weights,
+            concurrency=_count(users),
+            input_tokens=_count(input_tokens),
+            output_tokens=_count(output_tokens),
             drafted=False,
         )
-        caught[found["id"]] = judged(setup, "tpot", float(found["tpot"]) / 1e3).caught
+        caught[row["row"]] = judged(setup, "tpot", float(row["TPOT ms"]) / 1e3).caught
     # Where memory cannot hold the users stated, fewer ran than stated: then the row is a queue, and possible.
-    clear = [found["id"] for found in listed if int(found["light"]) > 105]
+    clear = [row["row"] for row in listed if int(row["of the roofline"].rstrip("%")) > 105]
     assert sum(caught[ident] for ident in clear) / len(clear) > 0.7
-    oss = [found["id"] for found in listed if found["model"] == "gpt-oss-120b" and found["users"] == "512"]
+    busy = [row for row in listed if row["users x lengths"].startswith("512 x")]
+    oss = [row["row"] for row in busy if row["model"].startswith("gpt-oss-120b ")]
     assert sum(caught[ident] for ident in oss) >= 9
 
 

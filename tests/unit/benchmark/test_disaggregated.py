@@ -1,4 +1,4 @@
-"""How wrong are disaggregated deployments predicted, beside every published run? docs/disaggregation.md has figures."""
+"""How wrong are disaggregated deployments predicted, beside every published run? docs/evidence.md has figures."""
 
 from collections import defaultdict
 from collections.abc import Sequence

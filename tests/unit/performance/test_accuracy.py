@@ -25,7 +25,7 @@ def published() -> dict[str, Published]:
     return {name: Published.of(name, *shipped_errors(name)) for name in FOLDS}
 
 
-# What is promised; medians as published are in docs/accuracy.md.
+# What is promised; medians as published are in docs/evidence.md.
 MEDIANS = {"month": 0.14, "setup": 0.11, "model": 0.16, "accelerator": 0.215, "lengths": 0.085, "load": 0.05}
 
 

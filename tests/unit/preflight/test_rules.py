@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import penstock
-from labelled_world import NOTES, rule_counts
+from labelled_world import GUIDE, rule_counts
 from penstock.errors import CatalogError
 from penstock.preflight import Facts, Rule, Unknown, assess, load_rules
 from penstock.preflight.rules._rule_files import load_table, parse_rules
@@ -42,7 +42,7 @@ def test_a_rule_says_what_happens_what_to_do_and_who_says_so(rule: Rule) -> None
 
 
 def test_counts_by_severity_and_grounds_are_those_in_the_note() -> None:
-    assert rule_counts() in NOTES["counts"].read_text(encoding="utf-8")
+    assert rule_counts() in GUIDE.read_text(encoding="utf-8")
 
 
 def test_an_undetermined_rule_is_returned_with_what_would_settle_it() -> None:

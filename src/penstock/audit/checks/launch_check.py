@@ -48,7 +48,7 @@ def audit_runs(statement: RunsStatement, library: Library) -> Judgement:
     return Judgement(
         verdict=verdict,
         reason=f"the preflight of {where}{newest} gives the verdict '{ready}'{_why(answer)}",
-        sources=(*sources, Cited(title="Penstock's preflight rules", url="docs/preflight.md")),
+        sources=(*sources, Cited(title="Penstock's preflight rules", url="docs/guides/preflight.md")),
         true_if=opposite if verdict is Verdict.CONTRADICTED else None,
     )
 

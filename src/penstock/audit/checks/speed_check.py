@@ -214,7 +214,7 @@ def _by_model(statement: SpeedStatement, rows: Mapping[Measurement, float], libr
         reason=f"{statement.amount.noun_phrase} is {where} the predicted {said} "
         f"(P10-P90, {found.tier}, {found.engine}){missing}",
         workings=(line,),
-        sources=(Cited(title="Penstock's performance model, P10 to P90", url="docs/accuracy.md"),),
+        sources=(Cited(title="Penstock's performance model, P10 to P90", url="docs/evidence.md"),),
         true_if=None if verdict is Verdict.PLAUSIBLE else f"it said {said}",
     )
 

@@ -23,7 +23,7 @@ _REPEAT: Final = 1.1
 A claim is implausible if it lies outside the published range by more than this ratio.
 """
 _FAR: Final = 1.25
-_MODEL: Final = Cited(title="Penstock's performance model, P10 to P90", url="docs/accuracy.md")
+_MODEL: Final = Cited(title="Penstock's performance model, P10 to P90", url="docs/evidence.md")
 
 
 def audit_speed_ratio(statement: SpeedRatioStatement, library: Library, said_on: date | None = None) -> Judgement:

@@ -194,7 +194,7 @@ def unknown_targets(claims: Sequence[Claim]) -> list[str]:
 
 
 EXAMPLE_CLAIMS: Final = """\
-# Claims to check: `penstock audit claims.yaml`. Every kind and its keys: docs/audit.md, or `penstock audit --schema`.
+# Claims to check: `penstock audit claims.yaml`. Every kind and its keys: `penstock audit --schema`.
 version: 2
 source:
   who: the vendor's sales team

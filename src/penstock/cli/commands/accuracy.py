@@ -23,7 +23,7 @@ def accuracy_command(
     Predicts every public serving measurement with a model that was fitted without this measurement, and prints the
     errors. With `--by month`, the fit uses only earlier months, as a user at that time would have done. With the other
     values of `--by`, the fit leaves out all measurements with the same setup, model, accelerator, lengths or load. The
-    full tables are in docs/accuracy.md of the repository.
+    tables by engine, model and load are tools/results/accuracy-*.csv of the repository.
 
     Example: `penstock accuracy --by model`
     """

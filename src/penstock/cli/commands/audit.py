@@ -17,7 +17,7 @@ Examples:
 - `penstock audit --init > claims.yaml  # a file to start from`
 - `penstock audit claims.yaml --html audit.html`
 - `penstock audit --sheet answer.csv  # model, on, precision, concurrency, tok/s, tpot_ms, usd_per_hour`
-- `penstock audit --ledger  # every checkable claim of five articles`
+- `penstock audit --ledger  # claims of five articles`
 """
 
 

@@ -14,7 +14,7 @@ from penstock.reading.scalars import Whole
 from penstock.reading.text import read_text
 
 VERSION: Final = 1
-_WRITTEN_BY: Final = "an editor; docs/run-gateway.md, Access control"
+_WRITTEN_BY: Final = "an editor; docs/gateway/run.md, Access control"
 _SHORTEST_KEY: Final = 16
 _MAX_NAME: Final = 128
 _PORTS: Final = {"http": 80, "https": 443}
@@ -162,7 +162,7 @@ ACCESS_FILE: Final = FileShape(
 
 def read_access(path: Path) -> Access:
     """Read an access file. Relative paths in the file are relative to the file's folder."""
-    text = read_text(path, "write one (docs/run-gateway.md)")
+    text = read_text(path, "write one (docs/gateway/run.md)")
     return ACCESS_FILE.convert(ACCESS_FILE.parse(text, path.name), lambda file: file.access(path.parent))
 
 

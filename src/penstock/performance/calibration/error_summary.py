@@ -129,6 +129,8 @@ class Winners:
     fixed_ranking: float
     """Share of correct answers of a baseline. For each comparison, the baseline names the accelerator that won most of
     the other comparisons of the same two accelerators."""
+    fixed_ranking_where_amd_won: float | None
+    """The same share among the comparisons that AMD won. None if AMD won none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,18 +192,21 @@ def _average_distinct(found: Mapping[tuple[Hashable, str, str], Sequence[tuple[b
     by_parts: dict[tuple[str, str], list[float]] = defaultdict(list)
     for (_, one, other), share in amd_won.items():
         by_parts[one, other].append(share)
-    ranked = []
-    for (_, one, other), share in amd_won.items():
+    ranked = {}
+    for key, share in amd_won.items():
+        _, one, other = key
         rest = by_parts[one, other]
         others = (sum(rest) - share) / (len(rest) - 1) if len(rest) > 1 else 0.0
-        ranked.append(share if others > 0.5 else 1 - share)
+        ranked[key] = share if others > 0.5 else 1 - share
     right = {key: float(np.mean([named == won for named, won in entries])) for key, entries in found.items()}
     by_winner = {amd: [right[key] for key, share in amd_won.items() if (share > 0.5) is amd] for amd in (True, False)}
+    ranked_amd = [ranked[key] for key, share in amd_won.items() if share > 0.5]
     return Winners(
         comparisons=len(found),
         named=float(np.mean(list(right.values()))),
         where_amd_won=float(np.mean(by_winner[True])) if by_winner[True] else None,
         where_nvidia_won=float(np.mean(by_winner[False])) if by_winner[False] else None,
         always_nvidia=1 - float(np.mean(list(amd_won.values()))),
-        fixed_ranking=float(np.mean(ranked)),
+        fixed_ranking=float(np.mean(list(ranked.values()))),
+        fixed_ranking_where_amd_won=float(np.mean(ranked_amd)) if ranked_amd else None,
     )

@@ -106,6 +106,6 @@ def _footnote(shared: Sequence[SharedDevices]) -> Text:
     return Text(
         f"The KV caches of one device hold the same number of requests of {tokens} tokens each. Start the engines one "
         "after the other; vLLM takes the share of memory as --gpu-memory-utilization. Engines take turns on the "
-        f"device: simulate the load before you rely on speed.{times} See docs/shared-devices.md.",
+        f"device: simulate the load before you rely on speed.{times} See docs/guides/which-accelerator.md.",
         style="dim",
     )

@@ -97,6 +97,6 @@ def _footnote(result: SharedPlan) -> Text:
     return Text(
         f"Checked by simulation: {result.simulated_hours:g} hours at the peak rate, all step times and wake times at "
         "their P90. Devices are rented in the smallest instances on sale; rents are not discounted. A model's share is "
-        "the larger of its part of the memory and of the busy time of its device. See docs/shared-devices.md.",
+        "the larger of its part of the memory and of the busy time of its device: docs/guides/which-accelerator.md.",
         style="dim",
     )

@@ -203,4 +203,4 @@ class PreflightDocument(TypedDict):
     strict: bool
     good: bool
     deployments: Annotated[list[PreflightDeployment], at(_deployments)]
-    method: Annotated[str, at(lambda _: "docs/preflight.md")]
+    method: Annotated[str, at(lambda _: "docs/guides/preflight.md")]

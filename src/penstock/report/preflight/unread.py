@@ -115,4 +115,4 @@ class UnreadDocument(TypedDict):
     strict: bool
     good: bool
     deployments: Annotated[list[UnreadDeployment], at("unread")]
-    method: Annotated[str, at(lambda _: "docs/preflight.md")]
+    method: Annotated[str, at(lambda _: "docs/guides/preflight.md")]

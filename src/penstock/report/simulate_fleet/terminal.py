@@ -169,8 +169,8 @@ def _bill(pools: Sequence[ReplicaPool], runs: Sequence[PolicyRun]) -> list[Text]
     if idle:
         text += (
             f" Elastic pools are billed like other pools. With {first.policy.name} elastic pools are idle, and could "
-            f"be released, for at most this share of the time: {', '.join(idle)}. docs/routing.md describes "
-            "autoscaling."
+            f"be released, for at most this share of the time: {', '.join(idle)}. docs/gateway/how-it-decides.md "
+            "describes autoscaling."
         )
     return [Text(text, style="dim")]
 

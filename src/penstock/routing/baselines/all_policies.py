@@ -25,7 +25,7 @@ class RoutingPolicy:
 
 
 _POLICIES: Final = (
-    RoutingPolicy(name="penstock", pick=harm.pick, source="least expected harm, docs/routing.md"),
+    RoutingPolicy(name="penstock", pick=harm.pick, source="least expected harm, docs/gateway/how-it-decides.md"),
     RoutingPolicy(name="round-robin", pick=peer_policies.round_robin, source="GIE lwepp 84436a9, Envoy ROUND_ROBIN"),
     RoutingPolicy(
         name="weighted-round-robin",
