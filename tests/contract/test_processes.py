@@ -15,7 +15,7 @@ from contract.doors import command_path, environment
     [
         ("fit llama-3.1-70b --on mi300x,h200:2", 0),
         ("fit llama-3.1-70b --on mi300x,h100", 1),
-        ("audit claims.yaml", 1),
+        ("audit claims.md", 1),
         ("preflight deepseek-v4-flash --on mi300x --engine-version 0.23.0", 1),
         ("fp8 scan zero-scale", 1),
         ("plan impossible.yaml", 1),

@@ -14,7 +14,6 @@ Run = Callable[..., CompletedProcess[str]]
     [
         ("plan", "{}"),
         ("audit", "{}"),
-        ("audit", "--sheet", "{}"),
         ("simulate", "--fleet", "{}"),
         ("simulate", "llama-3.1-8b", "--on", "h100:1", "--trace", "{}"),
         ("fit", "{}", "--on", "h100"),
@@ -22,7 +21,7 @@ Run = Callable[..., CompletedProcess[str]]
 )
 @pytest.mark.parametrize("kind", ["missing", "folder", "binary"])
 def test_one_line_and_exit_3(penstock_here: Run, tmp_path: Path, command: tuple[str, ...], kind: str) -> None:
-    suffix = ".csv" if "--sheet" in command or "--trace" in command else ".yaml" if command[0] != "fit" else ".json"
+    suffix = ".csv" if command[0] == "audit" or "--trace" in command else ".yaml" if command[0] != "fit" else ".json"
     path = tmp_path / f"named{suffix}"
     if kind == "folder":
         path.mkdir()

@@ -195,7 +195,7 @@ TOOLS: Final[Mapping[str, AgentTool]] = {
         ),
         AgentTool(
             name="audit",
-            question="Is this published number possible, and does it follow from its own inputs?",
+            question="Is each figure of this text possible, and is it near what was published?",
             arguments={"claim": ToolArgument(help="llama-3.1-70b fp16 on 1x h100: 2800 tok/s", required=True)},
             documents=_documents("penstock.audit"),
             ask=_audit_of_text,

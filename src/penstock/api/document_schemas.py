@@ -13,7 +13,7 @@ from penstock.api.catalog import (
     CatalogPricesDocument,
     CatalogShowDocument,
 )
-from penstock.report.audit.document import AuditDocument
+from penstock.report.audit import AuditDocument
 from penstock.report.bench import BenchDocument
 from penstock.report.bill import InvoiceDocument
 from penstock.report.calibrate import CalibrateDocument

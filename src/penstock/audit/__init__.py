@@ -1,1 +1,1 @@
-"""Checks whether published claims are possible, and whether they agree with the inputs that they state."""
+"""Judges published figures: is this number possible, and is it near what was published or measured?"""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from penstock.audit.saving_claim import check_claim
 from penstock.planning.candidates.launch_obstacles import NotLaunched
 from penstock.planning.candidates_by_workload import search_candidates
 from penstock.planning.feasibility import refuse_impossible, unserved_lengths
@@ -33,6 +32,7 @@ from penstock.planning.plan_question import (
 )
 from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult, UncheckedLaunch
 from penstock.planning.plan_sources import Sources
+from penstock.planning.saving_claim import check_claim
 from penstock.planning.spec.catalog_prices import is_rented_singly
 from penstock.planning.spec.plan_types import Plan, WorkloadPlan
 from penstock.planning.spec.resolve_plan import (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.audit.saving_claim import ClaimCheck
+from penstock.planning.saving_claim import ClaimCheck
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.cash_flow import Cash
 from penstock.planning.optimizer.competing_fleets import Family

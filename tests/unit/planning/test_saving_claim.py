@@ -2,7 +2,7 @@
 
 from math import isclose
 
-from penstock.audit.saving_claim import SavingClaim, check_claim
+from penstock.planning.saving_claim import SavingClaim, check_claim
 
 SCORECARD = SavingClaim(
     title="scorecard",

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.audit.saving_claim import SavingClaim
+from penstock.planning.saving_claim import SavingClaim
 from penstock.errors import UsageError
 from penstock.planning.spec import default_inputs as usual
 from penstock.planning.spec.sourced_inputs import Input, input_of_file

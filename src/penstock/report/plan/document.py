@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
-from penstock.audit.saving_claim import Reading, SavingClaim
+from penstock.planning.saving_claim import Reading, SavingClaim
 from penstock.fleet import Parallelism
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.planning.candidates.replica_capacity import RateCurve

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.audit.saving_claim import ClaimCheck
+from penstock.planning.saving_claim import ClaimCheck
 from penstock.planning.candidates.replica_capacity import Capacity
 from penstock.planning.optimizer.cash_flow import Cash, day_of
 from penstock.planning.optimizer.fleet_bill import FleetCost

@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from penstock.audit.saving_claim import ClaimCheck
+from penstock.planning.saving_claim import ClaimCheck
 from penstock.economics.bill_line import Item
 from penstock.planning.optimizer.problem import DEVICE, Mix, PoolPeriod
 from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult

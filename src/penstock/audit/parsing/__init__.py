@@ -1,1 +1,0 @@
-"""Parses claims from a YAML file, a tender sheet or a sentence."""
