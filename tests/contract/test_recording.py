@@ -66,7 +66,7 @@ def test_accepting_keeps_and_reports(tmp_path: Path) -> None:
 
 
 def test_nothing_here_imports_penstock() -> None:
-    """Strings may name the command; an import would tie the suite to what is inside. One file adapts the policy's doors."""
+    """An import would tie the suite to what is inside. One file adapts the doors of the policy."""
     for path in sorted(set(Path(__file__).parent.glob("*.py")) - {Path(__file__).with_name("policy_doors.py")}):
         lines = path.read_text(encoding="utf-8").splitlines()
         assert [line for line in lines if line.lstrip().startswith(("import penstock", "from penstock"))] == [], path
