@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock.planning.saving_claim import ClaimCheck
 from penstock.planning.candidates.candidate_search import Candidate
 from penstock.planning.optimizer.cash_flow import Cash
 from penstock.planning.optimizer.competing_fleets import Family
 from penstock.planning.optimizer.fleet_bill import FleetCost
 from penstock.planning.optimizer.node_costs import BillingTerms
 from penstock.planning.optimizer.problem import Mix, Problem
+from penstock.planning.saving_claim import ClaimCheck
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Assumption, LeftOut, Resolved
 from penstock.planning.uncertainty.api_break_even import ApiBreakEven

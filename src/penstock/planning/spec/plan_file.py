@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from typing import Annotated, ClassVar, Final, Literal
 
-from penstock.planning.saving_claim import SAVING_KEYS, SavingClaim
 from penstock.errors import UsageError
+from penstock.planning.saving_claim import SAVING_KEYS, SavingClaim
 from penstock.planning.spec import default_inputs as usual
 from penstock.planning.spec.accelerator_entries import AcceleratorEntry, OwnedEntry, split_count
 from penstock.planning.spec.plan_types import (

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.planning.saving_claim import SavingClaim
 from penstock.errors import UsageError
+from penstock.planning.saving_claim import SavingClaim
 from penstock.planning.spec import default_inputs as usual
 from penstock.planning.spec.sourced_inputs import Input, input_of_file
 from penstock.reading.scalars import LOWER_CASE, Word, number, whole

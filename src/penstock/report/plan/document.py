@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
-from penstock.planning.saving_claim import Reading, SavingClaim
 from penstock.fleet import Parallelism
 from penstock.performance.prediction.predict_deployment import Range
 from penstock.planning.candidates.replica_capacity import RateCurve
@@ -16,6 +15,7 @@ from penstock.planning.optimizer.fleet_bill import FleetCost
 from penstock.planning.optimizer.problem import PoolPeriod
 from penstock.planning.plan_defaults import PlanDefault, plan_defaults
 from penstock.planning.plan_result import NoFleet, PlanResult, SharingSaving, SingleDevices, UncheckedLaunch
+from penstock.planning.saving_claim import Reading, SavingClaim
 from penstock.planning.spec.plan_types import Plan
 from penstock.planning.spec.resolve_plan import Confirmer, LeftOut
 from penstock.planning.uncertainty.api_break_even import ApiBreakEven

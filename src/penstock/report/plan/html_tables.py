@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.planning.saving_claim import ClaimCheck
 from penstock.planning.candidates.replica_capacity import Capacity
 from penstock.planning.optimizer.cash_flow import Cash, day_of
 from penstock.planning.optimizer.fleet_bill import FleetCost
 from penstock.planning.optimizer.problem import Mix
 from penstock.planning.plan_result import Answer, Bill, PlanResult
+from penstock.planning.saving_claim import ClaimCheck
 from penstock.planning.spec.resolve_plan import Assumption, Confirmer, LeftOut
 from penstock.report.plan.cash_sentences import with_site
 from penstock.report.plan.plan_amounts import amount, per_mtok, spread, usd

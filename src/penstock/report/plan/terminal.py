@@ -8,10 +8,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from penstock.planning.saving_claim import ClaimCheck
 from penstock.economics.bill_line import Item
 from penstock.planning.optimizer.problem import DEVICE, Mix, PoolPeriod
 from penstock.planning.plan_result import Answer, Bill, NoFleet, PlanResult
+from penstock.planning.saving_claim import ClaimCheck
 from penstock.report.drawing.bars import Use, legend, stacked_bar
 from penstock.report.plan.acquisition_plan import order_sentences
 from penstock.report.plan.cash_sentences import money_with_site, with_site
