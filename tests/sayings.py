@@ -42,7 +42,7 @@ def rows(step: int = 1, offset: int = 0) -> list[Saying]:
 
 def _rows() -> Iterator[Saying]:
     for use in ("evidence", "queued", "held_out"):
-        for row in load_measurements(use=use):  # type: ignore[arg-type]
+        for row in load_measurements(use=use):
             rate = row.output_tokens_per_s
             if rate is None and row.concurrency and row.tpot_s:
                 rate = row.concurrency * row.output_tokens / ((row.ttft_s or 0.0) + row.output_tokens * row.tpot_s)
