@@ -53,6 +53,7 @@ class LaunchCheck:
         return self._found[key]
 
     def _check(self, option: Option, model: str) -> "_Launch":
+        undetermined = False
         for pool in option_pools(option, name="pool", model=model, site="site", replicas=1):
             deployment, subject = option.deployment, self.subject_of(model)
             if launched_checkpoint(pool, subject) is None:
@@ -61,11 +62,12 @@ class LaunchCheck:
             answer = check_pool(pool, deployment.accelerator, subject, deployment.model, self.knowledge)
             if not answer.passes:
                 return _Launch(obstacle=_reason(answer))
-            if answer.readiness is Readiness.UNDETERMINED:
+            undetermined |= answer.readiness is Readiness.UNDETERMINED
+            if undetermined and not self.has_run(option, model):
                 where = f"{pool.weights} weights with {pool.engine.name} on {deployment.accelerator.id}"
                 why = f"preflight cannot tell whether {where} start; name the engine to plan it"
-                return _Launch(obstacle=None if self.has_run(option, model) else why, undetermined=True)
-        return _Launch()
+                return _Launch(obstacle=why, undetermined=True)
+        return _Launch(undetermined=undetermined)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
