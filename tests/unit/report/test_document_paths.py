@@ -30,6 +30,7 @@ from penstock.performance.prediction.predict_deployment import Prediction
 from penstock.planning.plan_result import Answer, NoFleet, PlanResult
 from penstock.preflight.executed_speed import Speed
 from penstock.preflight.preflight_result import Preflight
+from penstock.report.audit import AuditSource
 from penstock.report.drawing.json_document import FieldSource, at
 from penstock.report.fit.document import FitDeployment
 from penstock.report.model_heading import ModelDocument
@@ -69,7 +70,7 @@ BUILT: Final[tuple[Step, ...]] = (
 )
 """Documents that a function builds by hand: only its body knows the type of the result."""
 WRITTEN: Final = frozenset(
-    {LoadDocument, CatalogModelEntry, *(kind for name, kind in DOCUMENTS.items() if ".catalog." in name)}
+    {AuditSource, LoadDocument, CatalogModelEntry, *(kind for name, kind in DOCUMENTS.items() if ".catalog." in name)}
 )
 """Documents written field by field, which mypy checks."""
 
