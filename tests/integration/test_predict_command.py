@@ -61,7 +61,7 @@ def test_drafting_without_draft_layers_is_one_line(penstock: Run) -> None:
 
 
 def test_the_example_of_the_help_takes_under_a_second(penstock: Run) -> None:
-    arguments = ("predict", "llama-3.1-70b", "--on", "mi300x:1,h100:2", "--in", "4k", "--out", "512")
+    arguments = ("predict", "llama-3.1-70b", "--on", "mi300x:1,h100:4", "--in", "4k", "--out", "512")
     penstock(*arguments)
     before_s = _children_s()
     result = penstock(*arguments)

@@ -20,7 +20,7 @@ def predict_command(given: Given, *, as_json: AsJson = False) -> None:
     Examples:
 
     - `penstock predict deepseek-r1 --on mi355x:8,b200:8 --in 8192 --out 1024 --concurrency 64`
-    - `penstock predict llama-3.1-70b --on mi300x:1,h100:2 --in 4096 --out 512 --concurrency 64 --engine vllm --json`
+    - `penstock predict llama-3.1-70b --on mi300x:1,h100:4 --in 4096 --out 512 --concurrency 64 --engine vllm --json`
     - `penstock predict llama-3.3-70b --on h200:2,mi355x --precision fp8 --in 2k --out 400 --concurrency 1,4,16,64`
     - `penstock predict llama-3.3-70b --on mi355x --precision fp8 --explain  # where the time of a step goes`
     - `penstock predict deepseek-r1 --on mi355x:8 --mtp  # with the model's own draft layers`
